@@ -24,6 +24,8 @@ func faceless() map[string]map[string]string {
 			"CountEvents":        "a histogram counts the same events",
 			"CreateSubscription": "a subscription belongs to the deployment of its reader, so that a command creates it",
 			"ListExchanges":      "a form takes any exchange, and a message has that of its origin",
+			"EraseSubject":       "what is typed on a page stays in the history of a browser",
+			"FindSubject":        "what is typed on a page stays in the history of a browser",
 			"GetStream":          "messages are listed by the query of their stream",
 			"GetVersion":         "pages know the process that serves them",
 			"ListWaiting":        "a page shows groups, and its query finds the messages of one",

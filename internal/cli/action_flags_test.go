@@ -25,6 +25,7 @@ func fewerFlags() map[string]struct{ has, why string } {
 		"routes resume":           {"dry-run expect operator output reason", "it names a queue, and pause undoes it, so that it does not ask"},
 		"receivers hold":          {"dry-run expect operator output reason", "it names a receiver, and release undoes it, so that it does not ask"},
 		"receivers release":       {"dry-run expect operator output reason", "it names a receiver, and hold undoes it, so that it does not ask"},
+		"erase":                   {"dry-run expect operator output reason yes", "it names one person"},
 		"adopt":                   {"dry-run expect operator output reason yes", "it takes in a queue"},
 		"failed edit":             {"operator reason yes", "it sends one message, which its editor shows"},
 		"failed assign":           {"reason", "it is about one group, and can be undone"},
@@ -62,7 +63,7 @@ func fewerFlags() map[string]struct{ has, why string } {
 // readers are the commands that change nothing, or run a process.
 func readers() string {
 	return `approvals list, config check, config show, dev, doctor, explain, failed show, failed why, healthcheck, help, jobs list, jobs show, licenses, man, map,
-		quarantine list, receivers show, redact hash, redact try, search, searches list, serve, shop, subscriptions list, subscriptions show, tail, times, token list, validate, version,
+		quarantine list, receivers show, redact hash, redact try, search, searches list, serve, shop, subject, subscriptions list, subscriptions show, tail, times, token list, validate, version,
 		completion bash, completion fish, completion powershell, completion zsh`
 }
 

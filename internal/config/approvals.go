@@ -14,7 +14,7 @@ type Approvals struct {
 
 // ApprovalRule says which actions wait. All its conditions must hold, and one rule is enough.
 type ApprovalRule struct {
-	Actions  []string // replay, edit, discard, waiting or policy; default: all
+	Actions  []string // replay, edit, discard, waiting, policy or erase; default: all
 	Above    int      // more messages than this; default: 0
 	Roles    []string // of who asks: operator or admin; default: all
 	Targets  []string // patterns of queues, or of exchanges to which messages are sent; default: all
@@ -22,7 +22,9 @@ type ApprovalRule struct {
 }
 
 // ApprovalActions lists the actions that can wait.
-func ApprovalActions() []string { return []string{"replay", "edit", "discard", "waiting", "policy"} }
+func ApprovalActions() []string {
+	return []string{"replay", "edit", "discard", "waiting", "policy", "erase"}
+}
 
 func approvalKeys(c *Approvals) []Key {
 	return []Key{

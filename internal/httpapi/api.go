@@ -25,6 +25,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/operate/searches"
+	"github.com/watershipmq/watership/internal/operate/subjects"
 	"github.com/watershipmq/watership/internal/operate/subscriptions"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/operation"
@@ -105,6 +106,7 @@ func implement(set *operation.Set, sys *system.System, handlers func() pipeline.
 	failures.Implement(set, sys)
 	waiting.Implement(set, sys)
 	quarantine.Implement(set, sys)
+	subjects.Implement(set, sys)
 	messages.Implement(set, sys, handlers)
 	doctor.Implement(set, func(ctx context.Context) []doctor.Finding { return server.Diagnose(ctx, sys, handlers()) })
 }

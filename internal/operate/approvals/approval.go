@@ -37,7 +37,7 @@ const (
 type Approval struct {
 	ID      string          `json:"id"`
 	State   State           `json:"state" enum:"waiting,approved,done,failed,refused,expired"`
-	Action  Action          `json:"action" enum:"replay,edit,discard,waiting,policy"`
+	Action  Action          `json:"action" enum:"replay,edit,discard,waiting,policy,erase"`
 	Request json.RawMessage `json:"request" doc:"The parameters and the body of its request"`
 	Matched int             `json:"matched" doc:"Number of those that it changes: this many or none, and of waiting messages at most this many"`
 	Targets []string        `json:"targets" nullable:"false" doc:"Queues of the messages, or queues and exchanges to which they are sent"`

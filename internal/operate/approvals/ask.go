@@ -16,6 +16,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/replays"
 	"github.com/watershipmq/watership/internal/operate/routes"
+	"github.com/watershipmq/watership/internal/operate/subjects"
 	"github.com/watershipmq/watership/internal/operate/waiting"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
@@ -35,6 +36,7 @@ const (
 	Discard Action = "discard"
 	Waits   Action = "waiting" // a decision about waiting messages
 	Policy  Action = "policy"  // of RabbitMQ, for a queue
+	Erase   Action = "erase"   // the key of a subject is destroyed
 )
 
 // request is the input of an operation as it is kept. All operations that may need an approval have this form.
@@ -55,6 +57,8 @@ func actionOf(op *operation.Operation) Action {
 		return Waits
 	case routes.AddRoute.ID, routes.RemoveRoute.ID:
 		return Policy
+	case subjects.EraseSubject.ID:
+		return Erase
 	}
 	return ""
 }
@@ -93,6 +97,9 @@ func (s Service) Ask(ctx context.Context, op *operation.Operation, in any) error
 	if len(concerned) == 0 {
 		return nil
 	}
+	if asked, err = s.withoutSubject(action, asked); err != nil {
+		return err
+	}
 	digest, err := digestOf(op, asked, caller)
 	if err != nil {
 		return err
@@ -124,6 +131,29 @@ func (s Service) Ask(ctx context.Context, op *operation.Operation, in any) error
 		return err
 	}
 	return s.wait(ctx, kept)
+}
+
+// withoutSubject returns a request with the hashes of the subject that it names, since what is kept of it must not
+// name a person.
+func (s Service) withoutSubject(action Action, r request) (request, error) {
+	if action != Erase {
+		return r, nil
+	}
+	var named subjects.Subject
+	text, err := json.Marshal(r.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &named)
+	}
+	if err == nil {
+		named, err = subjects.Hashed(s.System.Redactor(), named)
+	}
+	if err != nil {
+		return r, err
+	}
+	r.Body = maps.Clone(r.Body)
+	delete(r.Body, "subject")
+	r.Body["hashes"], err = json.Marshal(named.Hashes)
+	return r, err
 }
 
 // digestOf returns a digest of a request by its caller. A repeated request may have another key.
@@ -221,8 +251,11 @@ func waitsFor(ctx context.Context, a Approval) error {
 
 func (a Approval) summary() string {
 	unit := "message"
-	if a.Action == Policy {
+	switch a.Action {
+	case Policy:
 		unit = "queue"
+	case Erase:
+		unit = "key"
 	}
 	return fmt.Sprintf("%s of %s", a.Action, wording.Plural(a.Matched, unit))
 }

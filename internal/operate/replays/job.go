@@ -57,7 +57,7 @@ type SendFailure struct {
 	MessageID string `json:"message_id,omitempty"`
 	Reason    string `json:"reason"`
 
-	Cause replayer.Cause `json:"cause,omitempty" enum:"unroutable,nacked,refused,no_body,transform,redacted" doc:"Kind of the reason"`
+	Cause replayer.Cause `json:"cause,omitempty" enum:"unroutable,nacked,refused,no_body,transform,redacted,erased" doc:"Kind of the reason"`
 }
 
 // NewJob returns the JSON of a job.

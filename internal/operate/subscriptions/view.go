@@ -160,7 +160,7 @@ type ParkedMessage struct {
 	MessageID string `json:"message_id,omitempty"`
 	Stream    string `json:"stream,omitempty" doc:"Stream of the message"`
 
-	Cause subscription.Cause `json:"cause" enum:"target_error,attempts_exhausted,message_refused,headers_too_long,body_missing,event_missing,upcast_failed,unreadable,redacted,stream_held" doc:"Why it is parked"`
+	Cause subscription.Cause `json:"cause" enum:"target_error,attempts_exhausted,message_refused,headers_too_long,body_missing,event_missing,upcast_failed,unreadable,redacted,erased,stream_held" doc:"Why it is parked"`
 	Error string             `json:"error,omitempty" doc:"Of the target or RabbitMQ, or about the document"`
 	Time  time.Time          `json:"time"`
 	Retry bool               `json:"retry,omitempty" doc:"It is about to be delivered again"`

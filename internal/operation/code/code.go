@@ -34,6 +34,7 @@ const (
 	Misdirected       Code = "misdirected"          // the server does not answer for the host
 	InvalidValue      Code = "invalid_value"        // errors has the members and parameters
 	KeyReused         Code = "idempotency_key_used" // for another request
+	Erased            Code = "erased"               // the message cannot be had any more, since the key of its subject was destroyed
 	RateLimited       Code = "rate_limited"         // the caller sends too many requests
 	Internal          Code = "internal"             // anything else
 	BrokerRefused     Code = "broker_refused"       // the login of RabbitMQ may not do it
@@ -71,6 +72,7 @@ func statuses() []status {
 		{PlanRefused, http.StatusConflict},
 		{AmbiguousID, http.StatusConflict},
 		{Unroutable, http.StatusConflict},
+		{Erased, http.StatusGone},
 		{TooLarge, http.StatusRequestEntityTooLarge},
 		{UnsupportedMedia, http.StatusUnsupportedMediaType},
 		{Misdirected, http.StatusMisdirectedRequest},

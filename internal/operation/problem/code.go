@@ -41,10 +41,12 @@ func codeOf(ctx context.Context, err error) code.Code {
 		return code.RoutesUnchecked
 	case is[*replayer.BusyError](err), is[*replayer.TakenOverError](err):
 		return code.IsRunning
+	case is[*privacy.ErasedError](err):
+		return code.Erased
+	case errors.As(err, &store): // also where keys of subjects cannot be read
+		return codeOfStore(store)
 	case is[*replayer.NoReportsError](err), is[*replayer.NoStreamsError](err), is[*transform.LimitError](err), is[*privacy.RedactedError](err):
 		return code.Conflict
-	case errors.As(err, &store):
-		return codeOfStore(store)
 	case is[*system.BrokerError](err), errors.Is(err, rabbit.ErrNoConnection):
 		return code.BrokerUnavailable
 	case is[*rabbit.NackedError](err):

@@ -175,7 +175,9 @@ func New(ctx context.Context, err error) *Problem {
 		p.Remedy = "Wait until it ends, or cancel the job."
 	case is[*replayer.TakenOverError](err):
 		p.Remedy = "Look at the job again."
-	case is[*privacy.RedactedError](err):
+	case p.Code == code.Erased:
+		p.Remedy = "Nothing brings it back: the key of its subject was destroyed."
+	case is[*privacy.RedactedError](err) && p.Code == code.Conflict:
 		p.Remedy = "Send it by a process that has the keys of its original (redact.original_keys_file)."
 	case is[*subscription.NotFoundError](err):
 		p.Remedy = "GET /subscriptions lists them."
