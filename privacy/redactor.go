@@ -88,7 +88,7 @@ func New(cfg Config) (*Redactor, error) {
 		return nil, errors.New("rules that name subjects need keys of originals, and a store of the keys of subjects")
 	}
 	if cfg.Originals != nil && cfg.Subjects != nil {
-		r.subjects = &subjectCache{store: cfg.Subjects, originals: cfg.Originals, now: time.Now, known: map[subjectHash]cachedKey{}}
+		r.subjects = &subjectCache{store: cfg.Subjects, originals: cfg.Originals, logger: cfg.Logger, now: time.Now, known: map[subjectHash]cachedKey{}}
 	}
 	if len(r.rules) > 0 && cfg.Originals != nil {
 		if _, err := seal(cfg.Originals, schemas.Envelope{}, "", nil); err != nil {

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -178,10 +179,22 @@ func (r *Redactor) subjectsOfBody(e *schemas.Event, members []*rule, add func(st
 	return true
 }
 
+// subjectKeys are the keys that some subjects have.
+type subjectKeys struct {
+	open   map[subjectHash]subjectKey
+	broken map[subjectHash]error // why they do not open
+}
+
+func (k subjectKeys) has(hash subjectHash) bool {
+	_, opens := k.open[hash]
+	return opens || k.broken[hash] != nil
+}
+
 // subjectCache has keys of subjects that the store was asked for a short time ago.
 type subjectCache struct {
 	store     SubjectKeys
 	originals Keys
+	logger    *slog.Logger
 	now       func() time.Time
 
 	mu    sync.Mutex // guards known
@@ -190,21 +203,31 @@ type subjectCache struct {
 
 type cachedKey struct {
 	subjectKey
+	err   error // why it does not open
 	asked time.Time
 }
 
+// addTo adds the key to those of a request.
+func (c cachedKey) addTo(keys subjectKeys) {
+	if c.err != nil {
+		keys.broken[c.hash] = c.err
+	} else {
+		keys.open[c.hash] = c.subjectKey
+	}
+}
+
 // cached returns the keys of subjects that are in memory, and the others.
-func (c *subjectCache) cached(subjects []subjectHash) (keys map[subjectHash]subjectKey, missing []string) {
-	keys = make(map[subjectHash]subjectKey, len(subjects))
+func (c *subjectCache) cached(subjects []subjectHash) (keys subjectKeys, missing []string) {
+	keys = subjectKeys{open: make(map[subjectHash]subjectKey, len(subjects)), broken: map[subjectHash]error{}}
 	now := c.now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, hash := range subjects {
-		if _, found := keys[hash]; found {
+		if keys.has(hash) {
 			continue
 		}
 		if found, ok := c.known[hash]; ok && now.Sub(found.asked) < SubjectKeyAge {
-			keys[hash] = found.subjectKey
+			found.addTo(keys)
 		} else {
 			missing = append(missing, hash.String())
 		}
@@ -213,7 +236,7 @@ func (c *subjectCache) cached(subjects []subjectHash) (keys map[subjectHash]subj
 }
 
 // read returns the keys of subjects that have one.
-func (c *subjectCache) read(ctx context.Context, subjects []subjectHash) (map[subjectHash]subjectKey, error) {
+func (c *subjectCache) read(ctx context.Context, subjects []subjectHash) (subjectKeys, error) {
 	keys, missing := c.cached(subjects)
 	if len(missing) == 0 {
 		return keys, nil
@@ -221,27 +244,29 @@ func (c *subjectCache) read(ctx context.Context, subjects []subjectHash) (map[su
 	asked := c.now()
 	found, err := c.store.SubjectKeys(ctx, missing)
 	if err != nil {
-		return nil, fmt.Errorf("reading the keys of subjects: %w", err)
+		return keys, fmt.Errorf("reading the keys of subjects: %w", err)
 	}
-	return keys, c.add(keys, found, asked)
+	c.add(keys, found, asked)
+	return keys, nil
 }
 
-// ensure returns the keys of all subjects, and makes those that there are not yet.
-func (c *subjectCache) ensure(ctx context.Context, subjects []subjectHash) (map[subjectHash]subjectKey, error) {
+// ensure returns the keys of all subjects, and makes those that there are not yet. One that does not open stays as
+// it is, since originals are sealed by it.
+func (c *subjectCache) ensure(ctx context.Context, subjects []subjectHash) (subjectKeys, error) {
 	keys, err := c.read(ctx, subjects)
 	if err != nil {
-		return nil, err
+		return keys, err
 	}
 	made := map[string][]byte{}
 	for _, hash := range subjects {
-		if _, found := keys[hash]; found {
+		if keys.has(hash) {
 			continue
 		}
 		key := make([]byte, keySize)
 		_, _ = rand.Read(key) // never fails
 		text := hash.String()
 		if made[text], err = sealText(c.originals, nil, nil, subjectSealUse, key, text); err != nil {
-			return nil, fmt.Errorf("sealing the key of a subject: %w", err)
+			return keys, fmt.Errorf("sealing the key of a subject: %w", err)
 		}
 	}
 	if len(made) == 0 {
@@ -250,51 +275,57 @@ func (c *subjectCache) ensure(ctx context.Context, subjects []subjectHash) (map[
 	asked := c.now()
 	kept, err := c.store.KeepSubjectKeys(ctx, made)
 	if err != nil {
-		return nil, fmt.Errorf("keeping the keys of subjects: %w", err)
+		return keys, fmt.Errorf("keeping the keys of subjects: %w", err)
 	}
-	if err := c.add(keys, kept, asked); err != nil {
-		return nil, err
-	}
+	c.add(keys, kept, asked)
 	for _, hash := range subjects {
-		if _, found := keys[hash]; !found {
-			return nil, fmt.Errorf("the store has not kept the key of %s", hash)
+		if !keys.has(hash) {
+			return keys, fmt.Errorf("the store has not kept the key of %s", hash)
 		}
 	}
 	return keys, nil
 }
 
-// add opens keys as the store has them.
-func (c *subjectCache) add(keys map[subjectHash]subjectKey, found map[string][]byte, asked time.Time) error {
-	opened := make([]subjectKey, 0, len(found))
+// add opens keys as the store has them. One that does not open is a matter of its subject alone: its events are
+// worth more than their originals, and those of others have nothing to do with it.
+func (c *subjectCache) add(keys subjectKeys, found map[string][]byte, asked time.Time) {
+	added := make([]cachedKey, 0, len(found))
 	for text, sealed := range found {
 		hash, ok := parseSubject(text)
 		if !ok {
 			continue
 		}
-		s, err := parseSealed(sealed)
-		var plain []byte
-		if err == nil {
-			plain, err = s.open(c.originals, nil, subjectSealUse, text)
-		}
-		var key subjectKey
-		if err == nil {
-			key, err = newSubjectKey(hash, plain)
-		}
+		key, err := c.open(hash, sealed)
 		if err != nil {
-			return fmt.Errorf("the key of %s cannot be opened: %w", text, err)
+			c.logger.Warn("the key of a subject cannot be opened, so that its messages are recorded without their originals: "+
+				"restore the line of original_keys_file that sealed it, or erase the subject", "subject", text, "error", err)
+			key.hash, err = hash, fmt.Errorf("the key of %s cannot be opened: %w", text, err)
 		}
-		keys[hash] = key
-		opened = append(opened, key)
+		cached := cachedKey{key, err, asked}
+		cached.addTo(keys)
+		added = append(added, cached)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.known)+len(opened) > cachedSubjects {
+	if len(c.known)+len(added) > cachedSubjects {
 		clear(c.known)
 	}
-	for _, key := range opened {
-		c.known[key.hash] = cachedKey{key, asked}
+	for _, key := range added {
+		c.known[key.hash] = key
 	}
-	return nil
+}
+
+// open opens the key of a subject.
+func (c *subjectCache) open(hash subjectHash, sealed []byte) (subjectKey, error) {
+	s, err := parseSealed(sealed)
+	if err != nil {
+		return subjectKey{}, err
+	}
+	key, err := s.open(c.originals, nil, subjectSealUse, hash.String())
+	if err != nil {
+		return subjectKey{}, err
+	}
+	return newSubjectKey(hash, key)
 }
 
 func (c *subjectCache) forget(subjects ...subjectHash) {
@@ -338,7 +369,7 @@ func (r *Redactor) Prepare(ctx context.Context, events []schemas.Event) (func(sc
 	if err != nil {
 		return nil, err
 	}
-	return func(e schemas.Event) schemas.Event { return r.event(e, keys) }, nil
+	return func(e schemas.Event) schemas.Event { return r.event(e, keys.open) }, nil
 }
 
 // of returns the subjects of an event, which may have been redacted.
@@ -409,7 +440,7 @@ func (r *Redactor) openOf(ctx context.Context, sealed []byte, fingerprint string
 	if err != nil {
 		return schemas.Envelope{}, err
 	}
-	isOther := func(of sealedSubject) bool { key, found := keys[of.hash]; return found && key.id != of.key }
+	isOther := func(of sealedSubject) bool { key, found := keys.open[of.hash]; return found && key.id != of.key }
 	if slices.ContainsFunc(s.subjects, isOther) { // another process may have made it anew
 		r.subjects.forget(hashes...)
 		if keys, err = r.subjects.read(ctx, hashes); err != nil {
@@ -418,7 +449,10 @@ func (r *Redactor) openOf(ctx context.Context, sealed []byte, fingerprint string
 	}
 	var of []subjectKey
 	for _, subject := range s.subjects {
-		key, found := keys[subject.hash]
+		if err := keys.broken[subject.hash]; err != nil {
+			return schemas.Envelope{}, err
+		}
+		key, found := keys.open[subject.hash]
 		if !found || key.id != subject.key {
 			return schemas.Envelope{}, &ErasedError{Subject: subject.hash.String()}
 		}

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"sync"
@@ -445,4 +446,40 @@ func FuzzSealed(f *testing.F) {
 			t.Errorf("%x opens", text)
 		}
 	})
+}
+
+// A key that does not open, such as after its line of the file of keys is removed, is a matter of its subject alone.
+func TestKeyThatDoesNotOpen(t *testing.T) {
+	store := newKeyStore()
+	stored := recorded(t, bySubject(t, store, byMember), orderOf("Cust-1"), orderOf("Cust-2"))
+	var log bytes.Buffer
+	r, err := New(Config{Rules: []Rule{byMember, {Pattern: "mail"}}, HashKeys: [][]byte{testKey}, Originals: originals(t), Subjects: store, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := r.Subjects("Cust-1")[0]
+	for name, damaged := range map[string][]byte{"damaged": {sealVersion, 1, 'a'}, "sealed by a line that is removed": append([]byte{sealVersion, 1, 'b'}, store.keys[broken][3:]...)} {
+		store.keys[broken] = damaged
+		r.Forget(broken)
+		log.Reset()
+		again := recorded(t, r, orderOf("Cust-1"), orderOf("Cust-2"), orderOf("Cust-1"), orderOf("Cust-3"))
+		if len(again[0].Sealed) > 0 || len(again[1].Sealed) == 0 || len(again[3].Sealed) == 0 {
+			t.Errorf("%s: sealed are %d, %d and %d bytes", name, len(again[0].Sealed), len(again[1].Sealed), len(again[3].Sealed))
+		}
+		if bytes.Equal(again[0].Envelope.Body, again[2].Envelope.Body) || strings.Contains(string(again[0].Envelope.Body), r.hash("mail", "Cust-1@example.com")) {
+			t.Errorf("%s: hashes can be computed again: %s", name, again[0].Envelope.Body)
+		}
+		if len(again[0].Subjects) != 1 || again[0].Subjects[0] != broken || !bytes.Equal(store.keys[broken], damaged) {
+			t.Errorf("%s: the events are of %q, and the key is %x", name, again[0].Subjects, store.keys[broken])
+		}
+		if n := strings.Count(log.String(), broken); n != 1 || !strings.Contains(log.String(), "original_keys_file") {
+			t.Errorf("%s: the log is %s", name, log.String())
+		}
+		if err := r.Open(t.Context(), &stored[0]); err == nil || isErased(err) || !strings.Contains(err.Error(), "the key of "+broken+" cannot be opened") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if other := stored[1]; r.Open(t.Context(), &other) != nil {
+			t.Errorf("%s: the message of another subject does not open", name)
+		}
+	}
 }
