@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -27,7 +28,7 @@ import (
 // A key is sealed by Config.Originals, and kept under the hash of its subject. A process keeps keys that it has
 // asked for in memory for up to SubjectKeyAge.
 type SubjectKeys interface {
-	// SubjectKeys returns the keys of those subjects that have one, in one request.
+	// SubjectKeys returns the keys of those subjects that have one, in one request. They are at most 5,000.
 	SubjectKeys(ctx context.Context, subjects []string) (map[string][]byte, error)
 
 	// KeepSubjectKeys keeps keys of subjects that have none yet, and returns the key that each has then, in one
@@ -40,7 +41,8 @@ const SubjectKeyAge = time.Minute
 
 const (
 	maxSubjects    = 16     // of a message; the original of one with more is not kept
-	cachedSubjects = 50_000 // whose keys are in memory; a batch has fewer
+	cachedSubjects = 50_000 // whose keys are in memory
+	subjectsAtOnce = 5000   // of a request
 
 	subjectLabel   = "subject" // of the hashes of subjects
 	subjectSealUse = "watership key of a subject"
@@ -154,8 +156,7 @@ func (r *Redactor) subjectsOf(e *schemas.Event, applicable []rule) (hashes []sub
 	if len(members) > 0 {
 		known = r.subjectsOfBody(e, members, add)
 	}
-	slices.SortFunc(hashes, func(a, b subjectHash) int { return bytes.Compare(a[:], b[:]) })
-	hashes = slices.Compact(hashes)
+	hashes = sorted(hashes)
 	return hashes, known || len(hashes) > 0
 }
 
@@ -350,7 +351,7 @@ func (r *Redactor) Forget(subjects ...string) {
 }
 
 // Prepare returns Event for some events, whose subjects have their keys, which it reads or makes in one request for
-// all. An error is that of SubjectKeys: nothing is redacted until it is there. It is for
+// thousands of them. An error is that of SubjectKeys: nothing is redacted until it is there. It is for
 // schemas.DocumentFormat.
 func (r *Redactor) Prepare(ctx context.Context, events []schemas.Event) (func(schemas.Event) schemas.Event, error) {
 	if !r.NamesSubjects() {
@@ -358,18 +359,35 @@ func (r *Redactor) Prepare(ctx context.Context, events []schemas.Event) (func(sc
 	}
 	var all []subjectHash
 	for i := range events {
-		hashes, _ := r.of(&events[i], r.applicable(&events[i]))
-		all = append(all, hashes...)
+		if hashes, _ := r.of(&events[i], r.applicable(&events[i])); len(hashes) <= maxSubjects { // others use no key
+			all = append(all, hashes...)
+		}
 	}
-	slices.SortFunc(all, func(a, b subjectHash) int { return bytes.Compare(a[:], b[:]) })
-	if all = slices.Compact(all); len(all) == 0 {
-		return r.Event, nil
-	}
-	keys, err := r.subjects.ensure(ctx, all)
+	keys, err := inRequests(ctx, all, r.subjects.ensure)
 	if err != nil {
 		return nil, err
 	}
-	return func(e schemas.Event) schemas.Event { return r.event(e, keys.open) }, nil
+	return func(e schemas.Event) schemas.Event { return r.event(e, keys) }, nil
+}
+
+// inRequests gets the keys of subjects some at a time, so that no batch makes a request that the store refuses.
+func inRequests(ctx context.Context, subjects []subjectHash, get func(context.Context, []subjectHash) (subjectKeys, error)) (map[subjectHash]subjectKey, error) {
+	subjects = sorted(subjects)
+	all := make(map[subjectHash]subjectKey, len(subjects))
+	for some := range slices.Chunk(subjects, subjectsAtOnce) {
+		keys, err := get(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, keys.open)
+	}
+	return all, nil
+}
+
+// sorted returns each subject once.
+func sorted(subjects []subjectHash) []subjectHash {
+	slices.SortFunc(subjects, func(a, b subjectHash) int { return bytes.Compare(a[:], b[:]) })
+	return slices.Compact(subjects)
 }
 
 // of returns the subjects of an event, which may have been redacted.

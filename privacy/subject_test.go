@@ -29,13 +29,14 @@ type keyStore struct {
 	mu       sync.Mutex
 	keys     map[string][]byte
 	requests int
+	largest  int // subjects of one request
 	err      error
 }
 
 func (s *keyStore) SubjectKeys(_ context.Context, subjects []string) (map[string][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.requests++
+	s.requests, s.largest = s.requests+1, max(s.largest, len(subjects))
 	found := map[string][]byte{}
 	for _, subject := range subjects {
 		if key, ok := s.keys[subject]; ok {
@@ -48,7 +49,7 @@ func (s *keyStore) SubjectKeys(_ context.Context, subjects []string) (map[string
 func (s *keyStore) KeepSubjectKeys(_ context.Context, keys map[string][]byte) (map[string][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.requests++
+	s.requests, s.largest = s.requests+1, max(s.largest, len(keys))
 	kept := map[string][]byte{}
 	for subject, key := range keys {
 		if _, found := s.keys[subject]; !found && s.err == nil {
@@ -481,5 +482,39 @@ func TestKeyThatDoesNotOpen(t *testing.T) {
 		if other := stored[1]; r.Open(t.Context(), &other) != nil {
 			t.Errorf("%s: the message of another subject does not open", name)
 		}
+	}
+}
+
+// Messages about too many subjects need no keys, and others get theirs in requests of a bounded size.
+func TestRequestsAreBounded(t *testing.T) {
+	store := newKeyStore()
+	people := Rule{JSON: "people", Subject: true}
+	r := bySubject(t, store, people)
+	about := func(message, n int) schemas.Event {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf(`"P-%d-%d"`, message, i)
+		}
+		return order(`{"people":[` + strings.Join(names, ",") + `]}`)
+	}
+	var crowds, groups []schemas.Event
+	for i := range 100 {
+		crowds = append(crowds, about(i, mostElsewhere))
+	}
+	if _, err := r.Prepare(t.Context(), crowds); err != nil || len(store.keys) > 0 || store.requests > 0 {
+		t.Errorf("messages about too many have %d keys, after %d requests, %v", len(store.keys), store.requests, err)
+	}
+	for i := range 400 {
+		groups = append(groups, about(i, maxSubjects))
+	}
+	if e := recorded(t, r, groups...)[399]; r.Open(t.Context(), &e) != nil || len(store.keys) != 400*maxSubjects {
+		t.Errorf("of %q are %d keys", e.Subjects, len(store.keys))
+	}
+	if store.largest > 5000 {
+		t.Errorf("a request is about %d subjects", store.largest)
+	}
+	recorded(t, bySubject(t, store, people), groups...)
+	if store.largest > 5000 {
+		t.Errorf("a request reads %d subjects", store.largest)
 	}
 }
