@@ -351,22 +351,33 @@ func (r *Redactor) Forget(subjects ...string) {
 }
 
 // Prepare returns Event for some events, whose subjects have their keys, which it reads or makes in one request for
-// thousands of them. An error is that of SubjectKeys: nothing is redacted until it is there. It is for
+// thousands of them. For events that were redacted before it makes none. An error is that of SubjectKeys: nothing is redacted until it is there. It is for
 // schemas.DocumentFormat.
 func (r *Redactor) Prepare(ctx context.Context, events []schemas.Event) (func(schemas.Event) schemas.Event, error) {
 	if !r.NamesSubjects() {
 		return r.Event, nil
 	}
-	var all []subjectHash
+	var plain, redacted []subjectHash // of events
 	for i := range events {
-		if hashes, _ := r.of(&events[i], r.applicable(&events[i])); len(hashes) <= maxSubjects { // others use no key
-			all = append(all, hashes...)
+		hashes, _ := r.of(&events[i], r.applicable(&events[i]))
+		switch {
+		case len(hashes) > maxSubjects: // it uses no key
+		case events[i].Envelope.Redacted:
+			redacted = append(redacted, hashes...)
+		default:
+			plain = append(plain, hashes...)
 		}
 	}
-	keys, err := inRequests(ctx, all, r.subjects.ensure)
+	keys, err := inRequests(ctx, plain, r.subjects.ensure)
 	if err != nil {
 		return nil, err
 	}
+	// What was redacted before has its original already, and its subject may be erased: it makes no key anew.
+	former, err := inRequests(ctx, redacted, r.subjects.read)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(keys, former)
 	return func(e schemas.Event) schemas.Event { return r.event(e, keys) }, nil
 }
 

@@ -518,3 +518,27 @@ func TestRequestsAreBounded(t *testing.T) {
 		t.Errorf("a request reads %d subjects", store.largest)
 	}
 }
+
+// Events that were redacted before, such as those of an import, are about subjects that may be erased by now: no key is made for these.
+func TestRedactedEventsMakeNoKeys(t *testing.T) {
+	store := newKeyStore()
+	stored := recorded(t, bySubject(t, store, byMember), orderOf("Cust-1"), orderOf("Cust-2"))
+	erased := stored[0].Subjects[0]
+	store.destroy(erased)
+	r := bySubject(t, store, byMember, Rule{Header: "x-customer", As: "customer"})
+	again := recorded(t, r, stored...)
+	if len(store.keys) != 1 || store.keys[erased] != nil {
+		t.Errorf("there are %d keys", len(store.keys))
+	}
+	if e := again[1]; r.Open(t.Context(), &e) != nil {
+		t.Error("the original of another subject does not open")
+	}
+	if e := again[0]; !isErased(r.Open(t.Context(), &e)) || !bytes.Equal(e.Sealed, stored[0].Sealed) {
+		t.Error("the seal of an erased subject is another one")
+	}
+	// A new message of the subject in the same batch makes one.
+	recorded(t, r, stored[0], orderOf("Cust-1"))
+	if len(store.keys) != 2 {
+		t.Errorf("there are %d keys", len(store.keys))
+	}
+}
