@@ -127,9 +127,10 @@ func (r *Redactor) NamesSubjects() bool {
 
 // subjectsOf returns the subjects of an event that was not redacted, in their order.
 func (r *Redactor) subjectsOf(e *schemas.Event, applicable []rule) (hashes []subjectHash, known bool) {
+	seen := map[subjectHash]bool{}
 	add := func(value string) string {
-		if value != "" && len(hashes) < mostElsewhere {
-			hashes = append(hashes, digest(r.cfg.HashKeys[0], value))
+		if value != "" && len(seen) < mostElsewhere { // far more than maxSubjects, so that no original is sealed for some of them
+			seen[digest(r.cfg.HashKeys[0], value)] = true
 		}
 		return ""
 	}
@@ -156,7 +157,7 @@ func (r *Redactor) subjectsOf(e *schemas.Event, applicable []rule) (hashes []sub
 	if len(members) > 0 {
 		known = r.subjectsOfBody(e, members, add)
 	}
-	hashes = sorted(hashes)
+	hashes = sorted(slices.Collect(maps.Keys(seen)))
 	return hashes, known || len(hashes) > 0
 }
 

@@ -542,3 +542,19 @@ func TestRedactedEventsMakeNoKeys(t *testing.T) {
 		t.Errorf("there are %d keys", len(store.keys))
 	}
 }
+
+// A subject is not left out because another one is named many times before it.
+func TestSubjectAfterManyRepeats(t *testing.T) {
+	store := newKeyStore()
+	r := bySubject(t, store, Rule{JSON: "people", Subject: true})
+	e := order(`{"people":[` + strings.Repeat(`"P-1",`, mostElsewhere) + `"P-2"]}`)
+	stored := recorded(t, r, e)[0]
+	if opened := stored; r.Open(t.Context(), &opened) != nil || len(stored.Subjects) != 2 {
+		t.Fatalf("it is about %q", stored.Subjects)
+	}
+	store.destroy(r.Subjects("P-2")...)
+	r.Forget(r.Subjects("P-2")...)
+	if err := r.Open(t.Context(), &stored); !isErased(err) {
+		t.Errorf("the second subject is erased: %v", err)
+	}
+}
