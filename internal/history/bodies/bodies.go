@@ -4,7 +4,6 @@ package bodies
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -46,13 +45,6 @@ func NewMissing(fingerprints schemas.Fingerprints) Missing {
 func (m Missing) Add(ctx context.Context, e *schemas.Event) {
 	_ = privacy.Open(ctx, m.Opener, e) // it stays redacted, and who would send it says why
 	m.byFingerprint[e.Fingerprint] = append(m.byFingerprint[e.Fingerprint], e)
-}
-
-func (m Missing) openSealed(ctx context.Context, sealed []byte, fingerprint string) (schemas.Envelope, error) {
-	if m.Opener == nil {
-		return schemas.Envelope{}, errors.New("sealed")
-	}
-	return m.Opener.OpenSealed(ctx, sealed, fingerprint)
 }
 
 // Len returns the number of messages whose bodies were not found.
@@ -140,31 +132,59 @@ func (m Missing) FindUnstorable(ctx context.Context, channels rabbit.Channels, q
 }
 
 // readUnstorable gets one message at a time and acknowledges none, so that the broker requeues all when the
-// channel closes. Until then other consumers do not see them.
+// channel closes. Until then other consumers do not see them. A copy that does not open counts only where
+// no other one of its message does.
 func (m Missing) readUnstorable(ctx context.Context, channels rabbit.Channels, queue string) error {
 	return rabbit.DoAlone(ctx, channels, queue, func(ch *amqp.Channel) error {
+		closed := map[string]closedCopy{} // by fingerprint
 		for m.Len() > 0 && ctx.Err() == nil {
 			d, found, err := ch.Get(queue, false)
-			if err != nil || !found {
+			if err != nil {
 				return err
 			}
-			// A message of a newer version cannot be read and is skipped.
-			var sealed []byte
-			if e, state, err := wire.Unwrap(schemas.FromDelivery(d)); err == nil {
-				if wire.HasSealedBody(d.Headers) {
-					sealed = e.Body
-					if e, err = m.openSealed(ctx, sealed, state.Fingerprint); err != nil && m.Opener == nil {
-						continue
-					}
-					if e.Redacted = err != nil; !e.Redacted {
-						sealed = nil
-					}
-				}
-				m.setBody(state.Fingerprint, e, sealed)
+			if !found {
+				break
 			}
+			m.addUnstorable(ctx, d, closed)
 		}
-		return context.Cause(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		for fingerprint, first := range closed {
+			m.setBody(fingerprint, first.redacted, first.sealed)
+		}
+		return nil
 	})
+}
+
+// closedCopy is a redacted message, whose original does not open or was not kept.
+type closedCopy struct {
+	redacted schemas.Envelope
+	sealed   []byte
+}
+
+// addUnstorable sets the body of a message in the queue, or adds it to closed. A message of a newer version
+// cannot be read and is skipped.
+func (m Missing) addUnstorable(ctx context.Context, d amqp.Delivery, closed map[string]closedCopy) {
+	e, state, err := wire.Unwrap(schemas.FromDelivery(d))
+	if err != nil {
+		return
+	}
+	var sealed []byte
+	if wire.HasSealedBody(d.Headers) {
+		if m.Opener == nil {
+			return
+		}
+		sealed = e.Body
+		if e, err = m.Opener.OpenSealed(ctx, sealed, state.Fingerprint); err != nil {
+			e = schemas.Envelope{Redacted: true}
+		}
+	}
+	if !e.Redacted {
+		m.setBody(state.Fingerprint, e, nil)
+	} else if _, found := closed[state.Fingerprint]; !found {
+		closed[state.Fingerprint] = closedCopy{e, sealed}
+	}
 }
 
 // lackUnstorable reports whether the queue of unstorable messages should have one of the bodies.

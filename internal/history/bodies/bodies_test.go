@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/rabbit"
@@ -57,6 +58,52 @@ func TestOriginalOfALaterEvent(t *testing.T) {
 		err := missing.FindStored(t.Context(), storedEvents{forgets.Event(event), keeps.Event(event)})
 		if err != nil || missing.Len() > 0 || string(found.Envelope.Body) != want || found.Envelope.Redacted == (opener == keeps) {
 			t.Errorf("%d are missing, %v, %q, want %q", missing.Len(), err, found.Envelope.Body, want)
+		}
+	}
+}
+
+// One copy of an unstorable message was sealed by a key that is gone, a later one opens.
+func TestUnstorableOriginalOfALaterCopy(t *testing.T) {
+	b := rabbittest.Embedded(t)
+	conn, err := rabbit.Open(rabbit.Config{URL: b.URL, Name: t.Name()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	hashKeys, _ := privacy.ParseHashKeys([]byte(strings.Repeat("0a", 32)))
+	by := func(keys string) *privacy.Redactor {
+		originals, err := privacy.ParseKeys([]byte(keys))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := privacy.New(privacy.Config{Rules: []privacy.Rule{{Pattern: "mail"}}, HashKeys: hashKeys, Originals: originals})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	gone, keeps := by("b "+strings.Repeat("0b", 32)), by("a "+strings.Repeat("0a", 32))
+	e := schemas.Envelope{Exchange: "shop", RoutingKey: "order", Body: []byte("of ana@example.com")}
+	event := schemas.Event{State: schemas.State{Fingerprint: e.Fingerprint(), EventID: "1"}, Envelope: e}
+	redacted := gone.Event(event)
+	redacted.Sealed = nil
+	for name, test := range map[string]struct {
+		copies []schemas.Event
+		opens  bool
+	}{
+		"a later one opens": {[]schemas.Event{gone.Event(event), redacted, keeps.Event(event)}, true},
+		"none opens":        {[]schemas.Event{gone.Event(event), redacted}, false},
+	} {
+		queue := b.Queue(t, nil)
+		for _, copied := range test.copies {
+			b.Publish(t, queue, wire.WrapKept(copied, schemas.Failures, time.Now()))
+		}
+		missing, found := NewMissing(schemas.Fingerprints{}), event
+		found.Envelope.Body, found.BodyIn, missing.Opener = nil, schemas.BodyInUnstorable, keeps
+		missing.Add(t.Context(), &found)
+		err := missing.FindUnstorable(t.Context(), conn, queue)
+		if err != nil || missing.Len() > 0 || found.Envelope.Redacted == test.opens || test.opens && string(found.Envelope.Body) != string(e.Body) || !test.opens && len(found.Sealed) == 0 {
+			t.Errorf("%s: %d are missing, %v, %q, redacted: %v", name, missing.Len(), err, found.Envelope.Body, found.Envelope.Redacted)
 		}
 	}
 }
