@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"modernc.org/sqlite"
+
+	"github.com/watershipmq/watership/eventstore"
 )
 
 // subjectsSuffix ends the name of the file with the keys of subjects, after the path of the store.
@@ -41,6 +43,14 @@ func (s *subjects) SubjectKeys(ctx context.Context, of []string) (map[string][]b
 	return s.readKeys(ctx, s.keys, of)
 }
 
+// keysError is storeError for the file of the keys, which may be away when that of the events is not.
+func (s *subjects) keysError(operation string, err error) error {
+	if _, already := errors.AsType[*eventstore.Error](err); err == nil || already {
+		return err
+	}
+	return &eventstore.Error{Kind: errorKind(err), Reason: fmt.Sprintf("%s in the SQLite file %s", operation, s.subjectsPath()), Err: oneLineError{err}}
+}
+
 // subjectsAtOnce bounds the parameters of a statement.
 const subjectsAtOnce = 1000
 
@@ -51,7 +61,7 @@ func (s *subjects) readKeys(ctx context.Context, from queryer, of []string) (map
 		some := of[:min(len(of), subjectsAtOnce)]
 		of = of[len(some):]
 		if err := readSome(ctx, from, some, found); err != nil {
-			return nil, s.storeError(operation, err)
+			return nil, s.keysError(operation, err)
 		}
 	}
 	return found, nil
@@ -85,7 +95,7 @@ func readSome(ctx context.Context, from queryer, of []string, found map[string][
 // creates the file.
 func (s *subjects) KeepSubjectKeys(ctx context.Context, keys map[string][]byte) (kept map[string][]byte, err error) {
 	if err := createFile(s.subjectsPath()); err != nil {
-		return nil, fmt.Errorf("creating the file of the keys of subjects: %w", err)
+		return nil, s.keysError("keeping the keys of subjects", err)
 	}
 	err = s.change(ctx, "keeping the keys of subjects", func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS subject (id TEXT PRIMARY KEY, key BLOB NOT NULL) WITHOUT ROWID"); err != nil {
@@ -131,11 +141,11 @@ func (s *subjects) DestroySubjectKeys(ctx context.Context, of []string) (destroy
 func (s *subjects) change(ctx context.Context, operation string, do func(tx *sql.Tx) error) error {
 	tx, err := s.keys.BeginTx(ctx, nil)
 	if err != nil {
-		return s.storeError(operation, err)
+		return s.keysError(operation, err)
 	}
 	if err := do(tx); err != nil {
 		_ = tx.Rollback() // the first error is the cause
-		return s.storeError(operation, err)
+		return s.keysError(operation, err)
 	}
-	return s.storeError(operation, tx.Commit())
+	return s.keysError(operation, tx.Commit())
 }

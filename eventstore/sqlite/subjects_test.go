@@ -2,10 +2,13 @@ package sqlite
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/storetest"
 )
 
@@ -54,4 +57,36 @@ func filesWith(t *testing.T, s *Store, text []byte) (found []string) {
 		}
 	}
 	return found
+}
+
+// While the file of keys cannot be made, its caller waits, and is told which file it is.
+func TestSubjectsFileThatCannotBeMade(t *testing.T) {
+	s := installed(t, Config{})
+	kept, path := map[string][]byte{"subject_a": {1}}, s.path+subjectsSuffix
+	want := func(name string) {
+		t.Helper()
+		_, err := s.KeepSubjectKeys(t.Context(), kept)
+		failed, is := errors.AsType[*eventstore.Error](err)
+		if !is || failed.Kind != eventstore.Unavailable || !strings.Contains(err.Error(), "in the SQLite file "+path) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	folder := filepath.Dir(path)
+	if err := os.Rename(folder, folder+" away"); err != nil {
+		t.Fatal(err)
+	}
+	want("its folder is away")
+	if err := os.Rename(folder+" away", folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	want("it is a folder")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.KeepSubjectKeys(t.Context(), kept); err != nil || len(got) != 1 {
+		t.Errorf("%v, %v", got, err)
+	}
 }
