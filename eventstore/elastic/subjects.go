@@ -115,14 +115,17 @@ func (s *subjects) DestroySubjectKeys(ctx context.Context, of []string) (destroy
 	return destroyed, s.expunge(ctx) // also where a former attempt has only deleted
 }
 
-// expunge removes deleted keys from the files of the index.
+// expunge removes deleted keys from the files of the index. The first flush writes deletions down, so that the
+// merge sees all of them, and ends the translog that has the keys; the second removes the files that were merged.
 func (s *subjects) expunge(ctx context.Context) error {
 	const operation = "removing deleted keys of subjects"
 	index := []string{s.index}
+	flush := esapi.IndicesFlushRequest{Index: index, Force: new(true), IgnoreUnavailable: new(true)}
 	for _, request := range []esapi.Request{
 		esapi.IndicesRefreshRequest{Index: index, IgnoreUnavailable: new(true)},
+		flush,
 		esapi.IndicesForcemergeRequest{Index: index, OnlyExpungeDeletes: new(true), IgnoreUnavailable: new(true)},
-		esapi.IndicesFlushRequest{Index: index, Force: new(true), IgnoreUnavailable: new(true)},
+		flush,
 	} {
 		if err := s.requestJSON(ctx, operation, request, nil); err != nil {
 			return err

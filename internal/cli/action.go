@@ -138,6 +138,8 @@ type found struct {
 type flow struct {
 	preview func(ctx context.Context) (found, error)
 
+	always bool // make the change although the preview found none
+
 	// change makes the change that was previewed. It returns the result for a reader and for
 	// -o json; nil: there is none. Both may be set although there is an error.
 	change func(ctx context.Context) (text string, body any, err error)
@@ -153,7 +155,7 @@ func (a *action) run(ctx context.Context, f flow) error {
 	if _, err := io.WriteString(a.readers(), first.text); err != nil {
 		return cannotPrint(err, a.dryRun)
 	}
-	if first.refused != nil || a.dryRun || first.number == 0 {
+	if first.refused != nil || a.dryRun || first.number == 0 && !f.always {
 		return cmp.Or(a.writeJSON(first.body), first.refused)
 	}
 	if agreed, err := a.agree(ctx, first.question); !agreed {
@@ -248,12 +250,14 @@ type actionTexts struct {
 	question func(answer) string
 	result   func(answer) string // may be empty
 	missing  string              // what to do about events that the store does not have
+	always   bool                // send the request although none matches
 }
 
 // operate runs the flow of an operation: call sends the request with the bounds, twice.
 func (a *action) operate(ctx context.Context, choice *eventfilter.Choice, bounds *operation.Bounds, w actionTexts, call func(ctx context.Context) (answer, error)) error {
 	bounds.Reason = a.reason
 	return a.run(ctx, flow{
+		always: w.always,
 		preview: func(ctx context.Context) (found, error) {
 			bounds.DryRun = true
 			first, err := call(ctx)

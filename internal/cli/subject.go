@@ -115,14 +115,21 @@ func (a *action) erase(ctx context.Context, sys backend, named subjects.Subject)
 		preview: func(answer) string {
 			text := subjectText(last.SubjectRecord)
 			if last.Matched == 0 {
-				return text + "there is no key of it, so that nothing is left to erase\n"
+				return text + "there is no key of it, so that nothing is left to erase but what an unfinished erasure may have left in the files of the keys\n"
 			}
 			return text + unreachedText(last.SubjectRecord)
 		},
+		always: true, // a former erasure may have been cut off after it has deleted the keys
 		question: func(found answer) string {
+			if found.Matched == 0 {
+				return "Remove what may be left of its keys?"
+			}
 			return fmt.Sprintf("Destroy %s for ever?", wording.Plural(found.Matched, "key"))
 		},
 		result: func(done answer) string {
+			if done.Matched == 0 {
+				return ""
+			}
 			return fmt.Sprintf("destroyed %s; other processes may use it for %s\n", wording.Plural(done.Done, "key"), time.Duration(last.CachedFor)*time.Second)
 		},
 	}, func(ctx context.Context) (answer, error) {

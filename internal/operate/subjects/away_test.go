@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/operation"
+	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system"
@@ -33,6 +36,52 @@ func (s awayStore) SubjectKeys(ctx context.Context, subjects []string) (map[stri
 		return nil, &eventstore.Error{Kind: eventstore.Unavailable, Reason: "away"}
 	}
 	return s.Store.SubjectKeys(ctx, subjects)
+}
+
+// mergingStore deletes keys, and the first time fails after that.
+type mergingStore struct {
+	*sqlite.Store
+	attempts *int
+}
+
+func (s mergingStore) DestroySubjectKeys(ctx context.Context, subjects []string) ([]string, error) {
+	destroyed, err := s.Store.DestroySubjectKeys(ctx, subjects)
+	if *s.attempts++; *s.attempts == 1 && err == nil {
+		err = &eventstore.Error{Kind: eventstore.Unavailable, Reason: "merging"}
+	}
+	return destroyed, err
+}
+
+// An erasure that was cut off after the keys were deleted says so, and is finished by the next although no key is left.
+func TestUnfinishedErasure(t *testing.T) {
+	file := systemtest.StoreFile(t)
+	settings, err := config.Load(config.Sources{Environ: append(keyFiles(t), "WATERSHIP_SOURCE=test", "WATERSHIP_STORE_URL=sqlite:"+file)})
+	must(t, err)
+	attempts := 0
+	sys, err := system.New(system.Config{
+		Settings: settings, Name: "test", Logger: slog.New(slog.DiscardHandler),
+		OpenStore: func(ctx context.Context) (system.ClosableStore, error) {
+			store, err := sqlite.Open(ctx, sqlite.Config{Path: file})
+			return mergingStore{store, &attempts}, err
+		},
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = sys.Close() })
+	store, err := sys.Store(t.Context())
+	must(t, err)
+	must(t, store.Install(t.Context()))
+	_, err = store.KeepSubjectKeys(t.Context(), map[string][]byte{sys.Redactor().Subjects(customers[0])[0]: {1}})
+	must(t, err)
+	ctx := access.NewContext(t.Context(), access.AsOperator("ada"))
+	in := &EraseInput{Body: Erasure{Subject{Subject: customers[0]}, operation.Bounds{Reason: "asked"}}}
+	out, err := operations{sys}.erase(ctx, in)
+	if err == nil || !strings.Contains(err.Error(), "erase the subject again") || out.Body.Done != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	out, err = operations{sys}.erase(ctx, in)
+	if err != nil || out.Body.Matched != 0 || attempts != 2 {
+		t.Errorf("%+v, %v, after %d attempts", out, err, attempts)
+	}
 }
 
 // While the keys of subjects cannot be had, nothing is recorded in plain, and nothing is lost.

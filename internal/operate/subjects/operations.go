@@ -4,6 +4,7 @@ package subjects
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ var (
 		Method: http.MethodPost, Path: "/subjects/erase", ID: "eraseSubject", Tag: "subjects", Role: access.Admin, Timeout: 5 * time.Minute, Unsigned: true,
 		Summary: "Destroy the key of a subject, so that nobody can open the originals of its messages",
 		Text: "It cannot be undone. The events stay, with hashes that nobody can compute again. Other processes may use the key for up to a minute. " +
-			"The audited event has the hash of the subject. A repeated request finds nothing that is left.",
+			"The audited event has the hash of the subject. A repeated request finishes one that was cut off, and finds nothing that is left.",
 	})
 )
 
@@ -162,5 +163,8 @@ func (o operations) erase(ctx context.Context, in *EraseInput) (*EraseOutput, er
 	destroyed, err := store.DestroySubjectKeys(ctx, named.Hashes) // also without keys: a former attempt may have left something of them
 	o.system.Redactor().Forget(named.Hashes...)
 	out.Body.Done = len(destroyed)
+	if err != nil {
+		err = fmt.Errorf("the erasure may be unfinished, so erase the subject again, also when no key is left: %w", err)
+	}
 	return out, out.Body.Unfinished(err, "key")
 }
