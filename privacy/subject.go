@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -281,8 +282,8 @@ func (c *subjectCache) ensure(ctx context.Context, subjects []subjectHash) (subj
 	}
 	c.add(keys, kept, asked)
 	for _, hash := range subjects {
-		if !keys.has(hash) {
-			return keys, fmt.Errorf("the store has not kept the key of %s", hash)
+		if !keys.has(hash) { // another process may have erased it just now
+			return keys, &eventstore.Error{Kind: eventstore.Unavailable, Reason: "keeping the keys of subjects: the store has not kept the key of " + hash.String()}
 		}
 	}
 	return keys, nil

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -556,5 +557,22 @@ func TestSubjectAfterManyRepeats(t *testing.T) {
 	r.Forget(r.Subjects("P-2")...)
 	if err := r.Open(t.Context(), &stored); !isErased(err) {
 		t.Errorf("the second subject is erased: %v", err)
+	}
+}
+
+// losingStore loses each key at once, as when another process erases its subject.
+type losingStore struct{ *keyStore }
+
+func (s losingStore) KeepSubjectKeys(context.Context, map[string][]byte) (map[string][]byte, error) {
+	return nil, nil
+}
+
+// A key that another process destroys while it is made is one to ask for again.
+func TestKeyThatIsDestroyedAtOnce(t *testing.T) {
+	r := bySubject(t, losingStore{newKeyStore()}, byMember)
+	_, err := r.Prepare(t.Context(), []schemas.Event{orderOf("Cust-1")})
+	failed, is := errors.AsType[*eventstore.Error](err)
+	if !is || failed.Kind != eventstore.Unavailable || !strings.Contains(err.Error(), r.Subjects("Cust-1")[0]) {
+		t.Errorf("%v", err)
 	}
 }
