@@ -200,14 +200,28 @@ type subjectCache struct {
 	logger    *slog.Logger
 	now       func() time.Time
 
-	mu    sync.Mutex // guards known
-	known map[subjectHash]cachedKey
+	mu         sync.Mutex // guards the rest
+	known      map[subjectHash]cachedKey
+	swept      time.Time // when keys that are too old were removed
+	generation int       // counts what was forgotten
 }
 
 type cachedKey struct {
 	subjectKey
 	err   error // why it does not open
 	asked time.Time
+}
+
+// asking is a request to the store for keys.
+type asking struct {
+	since      time.Time
+	generation int
+}
+
+func (c *subjectCache) ask() asking {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return asking{c.now(), c.generation}
 }
 
 // addTo adds the key to those of a request.
@@ -244,7 +258,7 @@ func (c *subjectCache) read(ctx context.Context, subjects []subjectHash) (subjec
 	if len(missing) == 0 {
 		return keys, nil
 	}
-	asked := c.now()
+	asked := c.ask()
 	found, err := c.store.SubjectKeys(ctx, missing)
 	if err != nil {
 		return keys, fmt.Errorf("reading the keys of subjects: %w", err)
@@ -275,7 +289,7 @@ func (c *subjectCache) ensure(ctx context.Context, subjects []subjectHash) (subj
 	if len(made) == 0 {
 		return keys, nil
 	}
-	asked := c.now()
+	asked := c.ask()
 	kept, err := c.store.KeepSubjectKeys(ctx, made)
 	if err != nil {
 		return keys, fmt.Errorf("keeping the keys of subjects: %w", err)
@@ -291,7 +305,7 @@ func (c *subjectCache) ensure(ctx context.Context, subjects []subjectHash) (subj
 
 // add opens keys as the store has them. One that does not open is a matter of its subject alone: its events are
 // worth more than their originals, and those of others have nothing to do with it.
-func (c *subjectCache) add(keys subjectKeys, found map[string][]byte, asked time.Time) {
+func (c *subjectCache) add(keys subjectKeys, found map[string][]byte, asked asking) {
 	added := make([]cachedKey, 0, len(found))
 	for text, sealed := range found {
 		hash, ok := parseSubject(text)
@@ -304,18 +318,33 @@ func (c *subjectCache) add(keys subjectKeys, found map[string][]byte, asked time
 				"restore the line of original_keys_file that sealed it, or erase the subject", "subject", text, "error", err)
 			key.hash, err = hash, fmt.Errorf("the key of %s cannot be opened: %w", text, err)
 		}
-		cached := cachedKey{key, err, asked}
+		cached := cachedKey{key, err, asked.since}
 		cached.addTo(keys)
 		added = append(added, cached)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.sweep()
+	if c.generation != asked.generation {
+		return // one of them may be destroyed since the store has answered
+	}
 	if len(c.known)+len(added) > cachedSubjects {
 		clear(c.known)
 	}
 	for _, key := range added {
 		c.known[key.hash] = key
 	}
+}
+
+// sweep removes keys that are too old to be used, so that the memory of a process does not have them. It looks
+// through all of them, and so at most once in their age.
+func (c *subjectCache) sweep() {
+	now := c.now()
+	if now.Sub(c.swept) < SubjectKeyAge {
+		return
+	}
+	c.swept = now
+	maps.DeleteFunc(c.known, func(_ subjectHash, key cachedKey) bool { return now.Sub(key.asked) >= SubjectKeyAge })
 }
 
 // open opens the key of a subject.
@@ -334,6 +363,7 @@ func (c *subjectCache) open(hash subjectHash, sealed []byte) (subjectKey, error)
 func (c *subjectCache) forget(subjects ...subjectHash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.generation++
 	for _, hash := range subjects {
 		delete(c.known, hash)
 	}

@@ -576,3 +576,47 @@ func TestKeyThatIsDestroyedAtOnce(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// slowStore forgets a key in the middle of a request for it.
+type slowStore struct {
+	*keyStore
+	during func()
+}
+
+func (s *slowStore) SubjectKeys(ctx context.Context, subjects []string) (map[string][]byte, error) {
+	found, err := s.keyStore.SubjectKeys(ctx, subjects)
+	s.during()
+	return found, err
+}
+
+// A key that is destroyed while it is read is not in memory after that.
+func TestKeyThatIsForgottenWhileItIsRead(t *testing.T) {
+	store := &slowStore{keyStore: newKeyStore(), during: func() {}}
+	r := bySubject(t, store, byMember)
+	stored := recorded(t, r, orderOf("Cust-1"))
+	subject := stored[0].Subjects[0]
+	r.Forget(subject)
+	store.during = func() {
+		store.destroy(subject)
+		r.Forget(subject)
+		store.during = func() {}
+	}
+	recorded(t, r, stored...) // reads
+	if err := r.Open(t.Context(), &stored[0]); !isErased(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Keys that are too old to be used are not kept in memory either.
+func TestOldKeysLeaveTheMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := bySubject(t, newKeyStore(), byMember)
+		for i := range 5 {
+			recorded(t, r, orderOf(fmt.Sprint("Cust-", i)))
+			time.Sleep(SubjectKeyAge)
+		}
+		if n := len(r.subjects.known); n > 2 {
+			t.Errorf("%d keys are in memory", n)
+		}
+	})
+}
