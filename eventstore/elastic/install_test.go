@@ -188,7 +188,7 @@ func TestInstallUpgradesVersion1(t *testing.T) {
 		}
 		mustDo(t, "PUT", "/_index_template/"+s.dataStream(stream), atVersion1(t, body))
 	}
-	wantCheck(t, s, "component template STREAM-mappings has version 1, this Watership needs 9: run `watership setup`")
+	wantCheck(t, s, "component template STREAM-mappings has version 1, this Watership needs 10: run `watership setup`")
 	var former []schemas.Document
 	for line := range strings.Lines(readTestdata(t, "../storetest/testdata/documents-v1.ndjson")) {
 		event, err := schemas.ParseDocument([]byte(line))
