@@ -170,7 +170,7 @@ func help(t *testing.T, args ...string) string {
 }
 
 // changing are the commands whose examples are only parsed.
-var changing = regexp.MustCompile(`watership (dev|serve|mcp|approvals (approve|refuse)|setup|publish|replay|tail|adopt|alerts test|reload|redact|validate|waiting (now|postpone|cancel)|failed (discard|retry|edit|assign|unassign|mute|unmute|note|resolve|show|why)|quarantine rewrite .* --yes|import|jobs (show|cancel|resume)|routes (pause|resume|add|remove)|receivers (show|recover|hold|release)|searches (save|rename|delete)|subscri(be|ptions (show|configure|pause|resume|rewind|delete|parked))|stream (replay|order-42 --to)|token|(show|export) .*--original)`)
+var changing = regexp.MustCompile(`watership (dev|serve|mcp|subject|erase|approvals (approve|refuse)|setup|publish|replay|tail|adopt|alerts test|reload|redact|validate|waiting (now|postpone|cancel)|failed (discard|retry|edit|assign|unassign|mute|unmute|note|resolve|show|why)|quarantine rewrite .* --yes|import|jobs (show|cancel|resume)|routes (pause|resume|add|remove)|receivers (show|recover|hold|release)|searches (save|rename|delete)|subscri(be|ptions (show|configure|pause|resume|rewind|delete|parked))|stream (replay|order-42 --to)|token|(show|export) .*--original)`)
 
 // Every example is a command line with flags that exist; those that change
 // nothing are run.

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -13,17 +15,20 @@ import (
 func TestErase(t *testing.T) {
 	servertest.OnEither(t, func(t *testing.T, p servertest.Parts) {
 		const subject = "C-4711-Secret"
-		i := p.Install(t, servertest.Nobody)
+		handler := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		t.Cleanup(handler.Close)
+		i := p.Install(t, handler.URL)
 		keys := servertest.WriteFile(t, "originals", "a "+strings.Repeat("0b", 32))
 		hashes := servertest.WriteFile(t, "hashes", strings.Repeat("0a", 32))
 		i.Rewrite(t, "index: {", "redact: {hash_key_file: "+hashes+", original_keys_file: "+keys+", rules: [{header: x-customer, as: customer, subject: true}]}\nindex: {")
 		serve := i.Serve(t)
 		i.Send(t, i.Exchange, "k", amqp.Publishing{MessageId: "m-1", Headers: amqp.Table{"x-customer": subject}, Body: []byte("of " + subject)})
 		i.Eventually(t, "action: published", 1)
+		i.Eventually(t, "action: handled", 1)
 		found := i.Must(t, "subject", subject)
 		hash, _, _ := strings.Cut(found, ":")
-		servertest.WantWords(t, found, "1 message, 1 event about it", "1 key to open the originals")
-		if lines := i.Must(t, "subject", subject, "-o", "ndjson"); strings.Count(lines, "\n") != 1 || !strings.Contains(lines, hash) {
+		servertest.WantWords(t, found, "1 message, 2 events about it", "1 key to open the originals")
+		if lines := i.Must(t, "subject", subject, "-o", "ndjson"); strings.Count(lines, "\n") != 2 || !strings.Contains(lines, hash) {
 			t.Errorf("it exports %s", lines)
 		}
 		servertest.WantRun(t, i.Run(t, "erase", subject, "--yes"), exitUsage, "--reason is required")
@@ -32,13 +37,13 @@ func TestErase(t *testing.T) {
 		servertest.WantRun(t, done, exitOK, "destroyed 1 key; other processes may use it for 1m0s")
 		again := i.Run(t, "erase", hash, "--yes", "--reason", "asked in May")
 		servertest.WantRun(t, again, exitOK, "nothing is left to erase")
-		refused := i.Run(t, "replay", "message.id: m-1", "--to", "origin", "--yes", "--reason", "a test")
+		refused := i.Run(t, "replay", "message.id: m-1", "--again", "--yes", "--reason", "a test")
 		servertest.WantRun(t, refused, exitFailed, "it was erased")
 		audited := i.Eventually(t, "action: audited and user.name: eve", 1)[0]
 		if audited.Audit.Operation != "erase subject" || audited.Audit.Object != hash || audited.Audit.Reason != "asked in May" {
 			t.Errorf("recorded %+v", audited.Audit)
 		}
-		i.Eventually(t, "watership.subject: "+hash, 1)
+		i.Eventually(t, "watership.subject: "+hash, 2)
 		serve.Stop(t)
 		for what, text := range map[string]string{
 			"the search": i.Must(t, "search", "*", "-o", "ndjson"), "the log": serve.Logs.String(), "the command": done.Out + done.Err + again.Out + again.Err + refused.Out + refused.Err + found,
