@@ -34,14 +34,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func wantStatus(t *testing.T, err error, status int, detail string) {
-	t.Helper()
-	var p *problem.Problem
-	if !errors.As(err, &p) || p.GetStatus() != status || !strings.Contains(p.Detail, detail) || p.Remedy == "" {
-		t.Errorf("%+v, want the status %d and %q", err, status, detail)
-	}
-}
-
 // save stores a job.
 func save(t *testing.T, sys *system.System, job replayer.Job) {
 	t.Helper()
@@ -265,10 +257,10 @@ func TestAKeyIsForOneRequest(t *testing.T) {
 	key := NewKey(ctx, "k-1", "a request")
 	save(t, sys, replayer.Job{ID: "mine", Query: "*", Key: key.Text, Digest: key.Digest, Created: time.Now()})
 	_, err := NewKey(ctx, "k-1", "another").Find(ctx, replays)
-	wantStatus(t, err, http.StatusUnprocessableEntity, "the Idempotency-Key was used for another request")
+	wantRefused(t, err, http.StatusUnprocessableEntity, "the Idempotency-Key was used for another request", "Send a new key with a new request.")
 	limited := access.NewContext(t.Context(), access.Identity{Name: "ann", Method: access.ByToken, Role: access.Admin, Queues: []string{"orders"}})
 	_, err = key.Find(limited, replays)
-	wantStatus(t, err, http.StatusUnprocessableEntity, "or with other permissions")
+	wantRefused(t, err, http.StatusUnprocessableEntity, "or with other permissions", "Send a new key with a new request.")
 }
 
 // Two processes may create a job for one key at the same time: the older one runs.
@@ -294,10 +286,46 @@ func TestOneJobOfTwoRuns(t *testing.T) {
 	}
 }
 
+// A job may be stored, and begin, before an older one of the same key is stored.
+func TestAJobThatHasBegunIsTheOneOfItsKey(t *testing.T) {
+	replays, sys := newReplays(t)
+	ctx := caller(t, "ann")
+	key := NewKey(ctx, "k-1", "a request")
+	older := replayer.Job{ID: "a", State: replayer.Planned, Query: "*", Key: key.Text, Digest: key.Digest, Created: time.Now()}
+	begun := older
+	begun.ID, begun.State, begun.Updated = "b", replayer.Running, time.Now()
+	save(t, sys, begun)
+	save(t, sys, older)
+	if got, err := key.Settle(ctx, replays, older); err != nil || got.ID != "b" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if job, err := replays.Job(ctx, "a"); err != nil || job.State != replayer.Cancelled || job.Problem != "a repeated request: see job b" {
+		t.Errorf("%+v, %v", job, err)
+	}
+	if got, err := key.Find(ctx, replays); err != nil || got.ID != "b" {
+		t.Errorf("a repeated request gets %+v, %v", got, err)
+	}
+}
+
+// What is refused leaves no job that somebody could resume.
+func TestAJobOfAnotherRequestWithItsKeyIsCancelled(t *testing.T) {
+	replays, sys := newReplays(t)
+	ctx := caller(t, "ann")
+	first, second := NewKey(ctx, "k-1", "a request"), NewKey(ctx, "k-1", "another")
+	save(t, sys, replayer.Job{ID: "a", State: replayer.Planned, Query: "*", Key: first.Text, Digest: first.Digest, Created: time.Now()})
+	created := replayer.Job{ID: "b", State: replayer.Planned, Query: "*", Key: second.Text, Digest: second.Digest, Created: time.Now()}
+	save(t, sys, created)
+	_, err := second.Settle(ctx, replays, created)
+	wantRefused(t, err, http.StatusUnprocessableEntity, "the Idempotency-Key was used for another request", "Send a new key with a new request.")
+	if job, err := replays.Job(ctx, "b"); err != nil || job.State != replayer.Cancelled {
+		t.Errorf("%+v, %v", job, err)
+	}
+}
+
 func TestARunnerThatHasStoppedStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		err := NewRunner(nil).Start(t.Context(), replayer.Job{ID: "j"}, 0)
-		wantStatus(t, err, http.StatusServiceUnavailable, "the server is stopping, so job j was not started")
+		wantRefused(t, err, http.StatusServiceUnavailable, "the server is stopping, so job j was not started", "Resume the job.")
 	})
 }
 
