@@ -351,37 +351,6 @@ func testReplayToNowhere(t *testing.T, a *playback) {
 	servertest.WantRun(t, a.Run(t, "replay", "*", "--yes"), exitFailed, "a queue refused the message", "sent 0 of 2")
 }
 
-// TestReplayWithoutARecord: while nobody stores what was replayed, the same is not
-// sent again.
-func TestReplayWithoutARecord(t *testing.T) { playedOnce(t, testReplayWithoutARecord) }
-
-func testReplayWithoutARecord(t *testing.T, a *playback) {
-	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2))
-	replay := []string{"replay", "action: poisoned", "--to-failed-queue", "--yes"}
-	servertest.WantRun(t, a.Run(t, replay...), 0, "sent 2 of 2")
-	job := onlyJob(t, a.Installation)
-	said := []string{
-		"WARNING: the record of 2 messages that job " + job.ID + " sent is not in the store yet", "WARNING: no serve stores ", "run watership serve",
-	}
-	servertest.WantRun(t, a.Run(t, replay...), exitFailed, append(said, "nothing was sent: 2 messages may have been sent before")...)
-	servertest.WantRun(t, a.Run(t, append(replay, "--dry-run")...), 0, said...)
-	a.keep(a.event(schemas.Poisoned, 3))
-	servertest.WantRun(t, a.Run(t, replay...), exitFailed, "2  left out: job "+job.ID, "nothing was sent: failures may have been handled or discarded in ", "run watership serve")
-	_, serving := a.WithRoles(t, "index") // a route would add events until it stops, and these may be left in the log
-	a.Eventually(t, "action: replayed", 2)
-	servertest.WantRun(t, a.Run(t, replay...), 0, "sent 1 of 1")
-	a.Eventually(t, "action: replayed", 3)
-	serving.Stop(t)
-	r := a.Run(t, replay...)
-	servertest.WantRun(t, r, 0, "3  left out: already replayed")
-	if strings.Contains(r.Out, "WARNING") {
-		t.Errorf("it warns:\n%s", r.Out)
-	}
-	a.keepJob(t, "unreadable", `["no job"]`)
-	servertest.WantRun(t, a.Run(t, "replay", "*", "--dry-run"), 0, "WARNING: 1 job cannot be read")
-	servertest.WantRun(t, a.Run(t, "jobs", "list"), exitFailed, job.ID, "cannot be read")
-}
-
 // TestDiscardWithoutARecord: while nobody stores what was discarded, it is not sent.
 func TestDiscardWithoutARecord(t *testing.T) { playedOnce(t, testDiscardWithoutARecord) }
 
@@ -395,13 +364,6 @@ func testDiscardWithoutARecord(t *testing.T, a *playback) {
 	a.Eventually(t, "action: discarded", 1)
 	servertest.WantRun(t, a.Run(t, replay...), 0, "1  left out: failed and discarded since", "sent 1 of 1")
 	serving.Stop(t)
-}
-
-func (a *playback) keepJob(t *testing.T, id, document string) {
-	t.Helper()
-	if _, err := openStore(t, a.Store, a.Stream).CreateJob(t.Context(), id, []byte(document)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestReplayIntoABrokenPipe: a replay whose preview nobody can read sends nothing
