@@ -22,10 +22,9 @@ func main() {
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	ctx = cli.ContextWithHangups(ctx, func(ctx context.Context) <-chan os.Signal {
+	ctx = cli.ContextWithHangups(ctx, func() <-chan os.Signal {
 		hangups := make(chan os.Signal, 1)
 		signal.Notify(hangups, syscall.SIGHUP)
-		context.AfterFunc(ctx, func() { signal.Stop(hangups) })
 		return hangups
 	})
 	programs := transform.NewProcesses()

@@ -16,18 +16,23 @@ import (
 type hangupsKey struct{}
 
 // ContextWithHangups returns the context for a Run whose serve reloads its configuration on each
-// signal that listen delivers until the context that it is called with ends. Other commands do not call it.
-func ContextWithHangups(ctx context.Context, listen func(context.Context) <-chan os.Signal) context.Context {
+// signal of the channel that listen returns. serve calls listen as it begins to start: from then
+// until the process ends, SIGHUP does not end it. Other commands do not call it.
+func ContextWithHangups(ctx context.Context, listen func() <-chan os.Signal) context.Context {
 	return context.WithValue(ctx, hangupsKey{}, listen)
 }
 
-// reloadOnHangups reloads the configuration of a running server on each SIGHUP until ctx ends.
-func reloadOnHangups(ctx context.Context, s *server.Server) error {
-	listen, given := ctx.Value(hangupsKey{}).(func(context.Context) <-chan os.Signal)
+// hangupsOf returns the channel of the context; nil if it has none.
+func hangupsOf(ctx context.Context) <-chan os.Signal {
+	listen, given := ctx.Value(hangupsKey{}).(func() <-chan os.Signal)
 	if !given {
 		return nil
 	}
-	hangups := listen(ctx)
+	return listen()
+}
+
+// reloadOn reloads the configuration of a running server on each hangup until ctx ends.
+func reloadOn(ctx context.Context, hangups <-chan os.Signal, s *server.Server) error {
 	for {
 		select {
 		case <-hangups:

@@ -29,6 +29,7 @@ remaining messages and exits with 0. On SIGHUP it reloads its configuration, as
 		Example: "  watership serve --config watership.yaml",
 		Args:    exactArgs(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			hangups := hangupsOf(cmd.Context())
 			cfg, err := from.loadOwn()
 			if err != nil {
 				return err
@@ -43,7 +44,7 @@ remaining messages and exits with 0. On SIGHUP it reloads its configuration, as
 			if err != nil {
 				return err
 			}
-			err = serve(cmd.Context(), s, func(ctx context.Context) error { return reloadOnHangups(ctx, s) })
+			err = serve(cmd.Context(), s, func(ctx context.Context) error { return reloadOn(ctx, hangups, s) })
 			if loss := lossText(a.Loss()); loss != "" {
 				logger.Warn(loss)
 			}

@@ -82,6 +82,12 @@ func (p *Process) Stop(t *testing.T) {
 	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	p.WantEnd(t)
+}
+
+// WantEnd waits until serve, which was told to end, has ended well.
+func (p *Process) WantEnd(t *testing.T) {
+	t.Helper()
 	select {
 	case err := <-p.done:
 		if err != nil {
