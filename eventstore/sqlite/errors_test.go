@@ -229,3 +229,16 @@ func TestFieldsThatCannotBeCounted(t *testing.T) {
 		wantKind(t, err, eventstore.BadRequest)
 	}
 }
+
+// TestPercentilesOfAFailedRead: an error comes without values, since it has no percentiles for them.
+func TestPercentilesOfAFailedRead(t *testing.T) {
+	s := installed(t, Config{})
+	e := event("", 1)
+	e.Action, e.Queue = schemas.Handled, "orders"
+	create(t, s, schemas.DocumentFormat{}.Document(e))
+	execSQL(t, s.path, `ALTER TABLE event DROP COLUMN "watership.total_time"`)
+	found, err := s.Percentiles(t.Context(), eventstore.Selection{}, "watership.queue", 10, "watership.total_time")
+	if err == nil || len(found.Values) > 0 {
+		t.Errorf("got %v, %v; want an error alone", found, err)
+	}
+}

@@ -39,10 +39,13 @@ func (r *reader) Percentiles(ctx context.Context, sel eventstore.Selection, by s
 		}
 		found.Others = counted.Others
 		percentiles, err := values.percentiles(ctx, tx, counted.Values, fields)
+		if err != nil {
+			return err
+		}
 		for _, value := range counted.Values {
 			found.Values = append(found.Values, eventstore.ValuePercentiles{Text: value.Text, Count: value.Count, Fields: percentiles[value.Text]})
 		}
-		return err
+		return nil
 	})
 	return found, err
 }

@@ -242,10 +242,13 @@ func (m mapReader) routedTo(ctx context.Context, exchange, queue string) (Routed
 	if err != nil {
 		return RoutedMessages{}, err
 	}
-	routed := RoutedMessages{Exchange: exchange, Queue: queue, Poisoned: poisoned[queue]}
 	handled, err := m.store.Percentiles(ctx, m.selection(ofAction(schemas.Handled), way), queueField, 1, TotalTime)
+	if err != nil {
+		return RoutedMessages{}, err
+	}
+	routed := RoutedMessages{Exchange: exchange, Queue: queue, Poisoned: poisoned[queue]}
 	for _, v := range handled.Values {
 		routed.Handled, routed.Total = v.Count, time.Duration(v.Fields[0].P95)
 	}
-	return routed, err
+	return routed, nil
 }
