@@ -17,6 +17,8 @@ type condition struct {
 	subquery string // if not empty, a SELECT of n of all matching events
 	once     bool   // subquery has each n once
 	byID     bool   // an index of ids finds all matching events, which are few as a rule
+
+	withoutIndex *condition // the same without what only an index needs; or nil
 }
 
 func where(sql string, args ...any) condition { return condition{sql: sql, args: args} }
@@ -53,7 +55,12 @@ func (c condition) withLowest(n int64) condition {
 }
 
 // not is true where the condition is false or NULL, as for an event without the field.
-func not(c condition) condition { return where("("+c.sql+") IS NOT TRUE", c.args...) }
+func not(c condition) condition {
+	if c.withoutIndex != nil {
+		c = *c.withoutIndex
+	}
+	return where("("+c.sql+") IS NOT TRUE", c.args...)
+}
 
 // allOf intersects the subqueries first, before SQLite evaluates the other
 // conditions on events.
@@ -200,15 +207,20 @@ func (l layout) hasValue(location location, satisfies predicate) condition {
 func (p predicate) ofColumn(column string) condition {
 	quoted := "event." + quoteName(column)
 	test := p.test(quoted)
-	if p.texts == nil || column != "event.id" && column != "watership.fingerprint" {
+	if p.texts == nil || !hasEndIndex(column) {
 		return test
 	}
 	found := where("(substr("+quoted+", -16) IN (SELECT substr(value, -16) FROM json_each(?)) AND "+test.sql+")", append([]any{jsonList(p.texts)}, test.args...)...)
 	if len(p.texts) == 1 {
 		found = where("(substr("+quoted+", -16) = substr(?, -16) AND "+test.sql+")", append([]any{p.texts[0]}, test.args...)...)
 	}
-	found.byID = true
+	found.byID, found.withoutIndex = true, &test
 	return found
+}
+
+// hasEndIndex reports whether the index of a column has the ends of its values.
+func hasEndIndex(column string) bool {
+	return column == "event.id" || column == "watership.fingerprint"
 }
 
 // ofTerm is true where a term of the location satisfies the predicate.

@@ -102,10 +102,15 @@ func (r *reader) lookUp(ctx context.Context, sel eventstore.Selection, either []
 		return nil, false, err
 	}
 	found, err = r.querySummaries(ctx, statement, args...)
+	found = slices.CompactFunc(found, func(a, b eventstore.EventSummary) bool { return a.Sequence == b.Sequence && a.EventID == b.EventID })
+	if sel.Limit > 0 {
+		return found[:min(sel.Limit, len(found))], true, err
+	}
 	return found, len(found) <= maxLookedUp, err
 }
 
-// lookUpSQL finds the events of each field by the index of the field, which has mostly all columns.
+// lookUpSQL finds the events of each field by the index of the field, which has mostly all columns. An event that two
+// fields find comes twice.
 func (r *reader) lookUpSQL(sel eventstore.Selection, either []eventstore.FieldIn) (statement string, args []any, err error) {
 	filter, err := r.filter(readingSummaries, sel)
 	if err != nil {
@@ -113,16 +118,32 @@ func (r *reader) lookUpSQL(sel eventstore.Selection, either []eventstore.FieldIn
 	}
 	parts := make([]string, len(either))
 	for i, of := range either {
-		part := allOf([]condition{r.hasOne(of), filter})
-		parts[i] = "SELECT " + summaryColumns + " FROM event WHERE " + part.sql
-		args = append(args, part.args...)
-		filter = allOf([]condition{filter, not(r.hasOne(of))})
+		from, found := r.layout.fromIndex(of)
+		part := allOf([]condition{found, filter})
+		parts[i] = "SELECT " + summaryColumns + " FROM " + from.sql + " WHERE " + part.sql
+		args = slices.Concat(args, from.args, part.args)
 	}
-	most := maxLookedUp + 1
+	most := maxLookedUp
 	if sel.Limit > 0 {
 		most = sel.Limit
 	}
-	return strings.Join(parts, " UNION ALL ") + " ORDER BY 2, 1 LIMIT ?", append(args, most), nil
+	return strings.Join(parts, " UNION ALL ") + " ORDER BY 2, 1 LIMIT ?", append(args, len(either)*most+1), nil
+}
+
+// fromIndex returns the tables in which the events with one of the values of a field are, and what these have to meet: the list
+// of the values comes first, so that each is one look into the index of the field.
+func (l layout) fromIndex(of eventstore.FieldIn) (from, found condition) {
+	field, _ := l.fields.Lookup(of.Field)
+	column := l.locate(field).column
+	if column == "" {
+		return where("event"), l.hasOne(of)
+	}
+	equal := "event." + quoteName(column) + " = list.value"
+	if hasEndIndex(column) {
+		equal += " AND substr(event." + quoteName(column) + ", -16) = substr(list.value, -16)"
+	}
+	values := slices.Compact(slices.Sorted(slices.Values(of.Values)))
+	return where("json_each(?) AS list CROSS JOIN event ON "+equal, jsonList(append([]string{}, values...))), where("TRUE")
 }
 
 // selectPlaces is selectNumbers for summaries. They take 16 bytes an event.
@@ -187,15 +208,15 @@ func (r *reader) anyFilter(either []eventstore.FieldIn) []condition {
 	}
 	conditions := make([]condition, len(either))
 	for i, of := range either {
-		conditions[i] = r.hasOne(of)
+		conditions[i] = r.layout.hasOne(of)
 	}
 	return []condition{unionOf(conditions)}
 }
 
 // hasOne is true of the events with one of the values of a field.
-func (r *reader) hasOne(of eventstore.FieldIn) condition {
-	field, _ := r.layout.fields.Lookup(of.Field)
-	return r.layout.hasValue(r.layout.locate(field), oneOf(of.Values))
+func (l layout) hasOne(of eventstore.FieldIn) condition {
+	field, _ := l.fields.Lookup(of.Field)
+	return l.hasValue(l.locate(field), oneOf(of.Values))
 }
 
 func scanSummary(row *sql.Rows) (e eventstore.EventSummary, err error) {
