@@ -19,9 +19,12 @@ type fieldValues struct {
 	sql      string
 	args     []any
 	location location
+	tally    *tallied // the selection, if the table tally counts it
 
 	// counts is a SELECT of each value with its number of events.
-	counts string
+	counts    string
+	countArgs []any
+	words     bool // its values are words of the table term, which have the order of their values
 }
 
 func (r *reader) newFieldValues(operation string, sel eventstore.Selection, field kql.Field) (fieldValues, error) {
@@ -47,19 +50,26 @@ func (r *reader) newFieldValues(operation string, sel eventstore.Selection, fiel
 	default:
 		v.sql = "SELECT DISTINCT term_value(posting.term) AS value, doc AS n " + terms
 	}
-	v.counts = "SELECT value, count(*) AS events FROM (" + v.sql + ") GROUP BY value"
+	v.counts, v.countArgs = "SELECT value, count(*) AS events FROM ("+v.sql+") GROUP BY value", v.args
+	if t, is := r.layout.compiler().tallied(sel); is {
+		v.tally = &t
+	}
 	switch {
+	case v.tally != nil && (at.column == "event.action" || at.column == "watership.queue"):
+		v.counts, v.countArgs = v.tally.sql()
+		v.counts = "SELECT " + quoteName(at.column) + " AS value, sum(events) AS events FROM (" + v.counts + ") GROUP BY 1"
 	case v.isIndexed():
 		v.counts = fmt.Sprintf(`WITH RECURSIVE list (value) AS (SELECT min(%[1]s) FROM event WHERE %[1]s IS NOT NULL
 			UNION ALL SELECT (SELECT min(%[1]s) FROM event WHERE %[1]s > value) FROM list WHERE value IS NOT NULL)
 			SELECT value, (SELECT count(*) FROM event WHERE %[1]s = value AND (%[2]s)) AS events FROM list`,
 			quoteName(at.column), filter.sql)
 	case at.field != "" && !at.numeric && !at.allKeys && filter.sql == "TRUE":
-		v.args = keys.args
-		v.counts = `SELECT term_value(term) AS value, doc AS events FROM key CROSS JOIN frequency
+		v.words, v.countArgs = true, keys.args
+		v.counts = `SELECT term AS value, doc AS events FROM key CROSS JOIN frequency
 			ON frequency.term >= printf('%x=', key.id) AND frequency.term < printf('%x>', key.id) WHERE key.id IN (` + keys.sql + ")"
 	case at.field != "" && !at.numeric && !at.allKeys:
-		v.counts = "SELECT term_value(term) AS value, count(*) AS events " + terms + " GROUP BY term"
+		v.words = true
+		v.counts = "SELECT term AS value, count(*) AS events " + terms + " GROUP BY term"
 	}
 	return v, nil
 }
@@ -76,10 +86,19 @@ func (v fieldValues) countMissing(ctx context.Context, tx *sql.Tx, l layout, cou
 	if v.location.column == "@timestamp" {
 		return 0, nil
 	}
-	if err := tx.QueryRowContext(ctx, v.filter.countSQL(), v.filter.args...).Scan(&n); err != nil {
+	if v.tally != nil {
+		n, err = v.tally.count(ctx, tx)
+	} else {
+		err = tx.QueryRowContext(ctx, v.filter.countSQL(), v.filter.args...).Scan(&n)
+	}
+	if err != nil {
 		return 0, err
 	}
-	if !v.location.single {
+	isSingle, err := v.isSingle(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	if !isSingle {
 		present, with := allOf([]condition{v.filter, l.hasValue(v.location, notNull())}), int64(0)
 		err = tx.QueryRowContext(ctx, present.countSQL(), present.args...).Scan(&with)
 		return n - with, err
@@ -89,6 +108,17 @@ func (v fieldValues) countMissing(ctx context.Context, tx *sql.Tx, l layout, cou
 		n -= bucket.Count
 	}
 	return n, err
+}
+
+// isSingle reports whether no event has several values of the field: by its mapping, or as far as events have been
+// written.
+func (v fieldValues) isSingle(ctx context.Context, tx *sql.Tx) (isSingle bool, err error) {
+	if v.location.single || v.location.allKeys {
+		return v.location.single, nil
+	}
+	keys := v.location.keyFilter()
+	row := tx.QueryRowContext(ctx, "SELECT NOT EXISTS (SELECT 1 FROM key WHERE multivalued AND id IN ("+keys.sql+"))", keys.args...)
+	return isSingle, row.Scan(&isSingle)
 }
 
 // TopValues counts the n most frequent values of a field of any type but text and date.
@@ -156,24 +186,30 @@ func cannotAggregate(operation string, field kql.Field) error {
 
 // topValues reads the most frequent values, and equally frequent ones in ascending order.
 func (v fieldValues) topValues(ctx context.Context, tx *sql.Tx, n int) (aggregation eventstore.Aggregation, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT value, events FROM ("+v.counts+") ORDER BY events DESC, value", v.args...)
+	shown := "value"
+	if v.words {
+		shown = "term_value(value)"
+	}
+	rows, err := tx.QueryContext(ctx, "WITH counted AS MATERIALIZED (SELECT value, events FROM ("+v.counts+`) WHERE value IS NOT NULL AND events > 0)
+		SELECT `+shown+`, events, (SELECT sum(events) FROM counted) FROM (SELECT value, events FROM counted ORDER BY events DESC, value LIMIT ?)
+		ORDER BY events DESC, value`, slices.Concat(v.countArgs, []any{max(n, 1)})...) // one row has the sum
 	if err != nil {
 		return aggregation, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var value any
-		var count int64
-		if err := rows.Scan(&value, &count); err != nil {
+		var count, all int64
+		if err := rows.Scan(&value, &count, &all); err != nil {
 			return aggregation, err
 		}
-		if count == 0 {
-			continue // a value of other events
+		if len(aggregation.Values) == 0 {
+			aggregation.Others = all
 		}
-		if len(aggregation.Values) == n {
-			aggregation.Others += count
-			continue
+		if n == 0 {
+			break
 		}
+		aggregation.Others -= count
 		aggregation.Values = append(aggregation.Values, eventstore.Bucket{Text: formatValue(value), Count: count})
 	}
 	return aggregation, rows.Err()

@@ -52,10 +52,27 @@ func (v fieldValues) histogram(ctx context.Context, tx *sql.Tx, n int, zone *tim
 
 // countOver counts the values in each step.
 func (v fieldValues) countOver(ctx context.Context, tx *sql.Tx, over eventstore.Steps) ([]int64, error) {
+	if v.location.column == "@timestamp" && v.tally != nil {
+		if t, is := v.tally.during(over); is {
+			byAction, err := t.countSteps(ctx, tx, over)
+			return sumOf(over.Count, byAction), err
+		}
+	}
 	if v.location.column == "@timestamp" && !strings.Contains(v.filter.sql, "SELECT") {
 		return v.countRanges(ctx, tx, over)
 	}
 	return v.countSteps(ctx, tx, over)
+}
+
+// sumOf adds the counts of steps.
+func sumOf(steps int, of map[string][]int64) []int64 {
+	sum := make([]int64, steps)
+	for _, counts := range of {
+		for i, n := range counts {
+			sum[i] += n
+		}
+	}
+	return sum
 }
 
 // countRanges counts each step by an index of the times, without sorting the events.
@@ -102,6 +119,15 @@ func (r *reader) HistogramByAction(ctx context.Context, sel eventstore.Selection
 	at, _ := r.layout.fields.Lookup("@timestamp")
 	counts := make([][]int64, len(actions))
 	err := r.readTx(ctx, operation, func(tx *sql.Tx) error {
+		if t, is := r.layout.compiler().tallied(sel); is {
+			if t, is = t.during(over); is {
+				byAction, err := t.countSteps(ctx, tx, over)
+				for i, action := range actions {
+					counts[i] = sumOf(over.Count, map[string][]int64{"": byAction[string(action)]})
+				}
+				return err
+			}
+		}
 		for i, action := range actions {
 			of := sel
 			of.Query = kql.And{kql.FieldIs("event.action", string(action)), cmp.Or[kql.Node](sel.Query, kql.All{})}

@@ -44,20 +44,22 @@ func (c *creator) Create(ctx context.Context, docs []schemas.Document) ([]events
 		return results, nil
 	}
 	operation := fmt.Sprintf("creating %d documents", len(documents))
-	for _, text := range c.layout.eventStatements() {
+	for _, text := range append(c.layout.eventStatements(), addToTally) {
 		if _, err := c.writing.get(ctx, text); err != nil {
 			return nil, c.storeError(operation, err)
 		}
 	}
-	err := c.write(ctx, operation, func(tx *sql.Tx) error { return c.createAll(ctx, tx, documents, results) })
+	err := c.writeEvents(ctx, operation, func(tx *sql.Tx, changes tallyChanges) error {
+		return c.createAll(ctx, tx, changes, documents, results)
+	})
 	if err != nil {
 		return nil, err
 	}
 	return results, nil
 }
 
-func (c *creator) createAll(ctx context.Context, tx *sql.Tx, documents map[int]parsedDocument, results []eventstore.Result) error {
-	w, err := c.newEventWriter(ctx, tx)
+func (c *creator) createAll(ctx context.Context, tx *sql.Tx, changes tallyChanges, documents map[int]parsedDocument, results []eventstore.Result) error {
+	w, err := c.newEventWriter(ctx, tx, changes)
 	if err != nil {
 		return err
 	}
@@ -73,7 +75,8 @@ func (c *creator) createAll(ctx context.Context, tx *sql.Tx, documents map[int]p
 
 // eventWriter has the prepared statements that write and remove events in a transaction.
 type eventWriter struct {
-	tx *sql.Tx
+	tx      *sql.Tx
+	changes tallyChanges
 
 	insertEvent, insertDocument, insertText, insertTerm, insertNumber, selectStream *sql.Stmt
 	keys                                                                            keyIDs
@@ -89,22 +92,20 @@ func (l layout) eventStatements() []string {
 		"INSERT INTO term (rowid, value) VALUES (?, ?)",
 		"INSERT INTO number (key, value, n) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
 		`SELECT stream FROM event WHERE substr("event.id", -16) = substr(?1, -16) AND "event.id" = ?1`,
-		"SELECT id FROM key WHERE field = ? AND name = ?",
+		"SELECT id, multivalued FROM key WHERE field = ? AND name = ?",
 		"INSERT INTO key (field, name) VALUES (?, ?)",
+		"UPDATE key SET multivalued = 1 WHERE id = ?",
 	}
 }
 
-// newEventWriter takes the statements that were prepared before the transaction, and prepares the others, which are closed
-// with it.
-func (c *creator) newEventWriter(ctx context.Context, tx *sql.Tx) (w *eventWriter, err error) {
-	w = &eventWriter{tx: tx, keys: keyIDs{cached: map[[2]string]int64{}}}
+func (c *creator) newEventWriter(ctx context.Context, tx *sql.Tx, changes tallyChanges) (w *eventWriter, err error) {
+	w = &eventWriter{tx: tx, changes: changes, keys: keyIDs{cached: map[[2]string]*cachedKey{}}}
 	into := []**sql.Stmt{
 		&w.insertEvent, &w.insertDocument, &w.insertText, &w.insertTerm, &w.insertNumber, &w.selectStream, &w.keys.selectKey, &w.keys.insertStatement,
+		&w.keys.markMultivalued,
 	}
 	for i, text := range c.layout.eventStatements() {
-		if known := c.writing.known(text); known != nil {
-			*into[i] = tx.StmtContext(ctx, known)
-		} else if *into[i], err = tx.PrepareContext(ctx, text); err != nil {
+		if *into[i], err = c.statementIn(ctx, tx, text); err != nil {
 			return nil, err
 		}
 	}
@@ -132,6 +133,7 @@ func (w *eventWriter) insert(ctx context.Context, l layout, n int64, e parsedDoc
 	if n, err = written.LastInsertId(); err != nil {
 		return err
 	}
+	w.changes.add(l.tallyRow(e), 1)
 	if err := w.insertParts(ctx, n, e); err != nil {
 		return err
 	}
@@ -176,7 +178,7 @@ func (w *eventWriter) insertParts(ctx context.Context, n int64, e parsedDocument
 func (w *eventWriter) insertTerms(ctx context.Context, n int64, terms []term) error {
 	var tokens []byte
 	for _, t := range terms {
-		key, err := w.keys.id(ctx, t)
+		key, err := w.keys.id(ctx, t, n)
 		if err != nil {
 			return err
 		}
@@ -209,24 +211,40 @@ func (e parsedDocument) hasText() bool {
 // keyIDs finds the ids of keys, and creates new ones. The cache lasts for one
 // transaction only, since another one can delete keys.
 type keyIDs struct {
-	selectKey, insertStatement *sql.Stmt
-	cached                     map[[2]string]int64
+	selectKey, insertStatement, markMultivalued *sql.Stmt
+	cached                                      map[[2]string]*cachedKey
 }
 
-func (k keyIDs) id(ctx context.Context, t term) (int64, error) {
-	key := [2]string{t.field, t.name}
-	if id, known := k.cached[key]; known {
-		return id, nil
+// cachedKey is a row of the table key.
+type cachedKey struct {
+	id          int64
+	multivalued bool
+	last        int64 // n of the last event with a value
+}
+
+// id returns the id of the key of a value of an event, and notes that the event has several.
+func (k keyIDs) id(ctx context.Context, t term, n int64) (int64, error) {
+	name := [2]string{t.field, t.name}
+	key := k.cached[name]
+	if key == nil {
+		key = &cachedKey{}
+		err := k.selectKey.QueryRowContext(ctx, t.field, t.name).Scan(&key.id, &key.multivalued)
+		if errors.Is(err, sql.ErrNoRows) {
+			key.id, err = k.insertKey(ctx, t)
+		}
+		if err != nil {
+			return 0, err
+		}
+		k.cached[name] = key
 	}
-	var id int64
-	err := k.selectKey.QueryRowContext(ctx, t.field, t.name).Scan(&id)
-	if errors.Is(err, sql.ErrNoRows) {
-		id, err = k.insertKey(ctx, t)
+	if key.last == n && !key.multivalued {
+		if _, err := k.markMultivalued.ExecContext(ctx, key.id); err != nil {
+			return 0, err
+		}
+		key.multivalued = true
 	}
-	if err == nil {
-		k.cached[key] = id
-	}
-	return id, err
+	key.last = n
+	return key.id, nil
 }
 
 func (k keyIDs) insertKey(ctx context.Context, t term) (int64, error) {

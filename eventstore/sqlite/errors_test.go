@@ -99,7 +99,7 @@ var hourOfTraffic = map[schemas.Stream]time.Duration{schemas.Traffic: time.Hour}
 // failed and on which file, and how to make one.
 func TestErrorsWithoutAStore(t *testing.T) {
 	withoutTables := installed(t, Config{Retention: hourOfTraffic})
-	for _, table := range []string{"event", "document", "record"} {
+	for _, table := range []string{"event", "document", "record", "tally"} {
 		execSQL(t, withoutTables.path, "DROP TABLE "+table)
 	}
 	removed := installed(t, Config{Retention: hourOfTraffic})

@@ -46,9 +46,14 @@ var periodColumn string
 //go:embed receivers.sql
 var receiverColumn string
 
+// countTables are what version 11 added to version 10.
+//
+//go:embed counts.sql
+var countTables string
+
 const (
 	// schemaVersion is the version of all of them (PRAGMA user_version).
-	schemaVersion = 10
+	schemaVersion = 11
 
 	// applicationID marks Watership's files (PRAGMA application_id): "WTSH".
 	applicationID = 0x57545348
@@ -153,7 +158,7 @@ func (i *installer) createSchema(ctx context.Context, tx *sql.Tx) error {
 		return i.upgrade(ctx, tx, version)
 	}
 	_, err = tx.ExecContext(ctx, fmt.Sprintf("%s; PRAGMA application_id = %d; PRAGMA user_version = %d",
-		tables+streamColumns+timeColumns+periodColumn+receiverColumn+failureIndexes+recordTable, applicationID, schemaVersion))
+		tables+streamColumns+timeColumns+periodColumn+receiverColumn+countTables+failureIndexes+recordTable, applicationID, schemaVersion))
 	return err
 }
 

@@ -34,7 +34,7 @@ func TestOpenErrors(t *testing.T) {
 		{Config{Path: dir}, "is a directory"},
 		{Config{Path: text}, "not a database"},
 		{Config{Path: foreign}, "choose another path"},
-		{Config{Path: newer}, "has version 99, this Watership knows up to 10: upgrade it"},
+		{Config{Path: newer}, "has version 99, this Watership knows up to 11: upgrade it"},
 		{Config{Path: text, Timeout: -1}, "is negative"},
 		{Config{Path: text, Retention: map[schemas.Stream]time.Duration{"all": 1}}, "the streams are traffic and failures"},
 		{Config{Path: text, Retention: map[schemas.Stream]time.Duration{schemas.Traffic: -1}}, "is negative"},

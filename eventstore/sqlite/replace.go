@@ -26,8 +26,8 @@ func (c *creator) Replace(ctx context.Context, list []eventstore.Replacement) ([
 			results[i] = eventstore.Result{Status: eventstore.Refused, Reason: oneLineError{err}.Error()}
 		}
 	}
-	err := c.write(ctx, "replacing quarantined documents", func(tx *sql.Tx) error {
-		w, err := c.newEventWriter(ctx, tx)
+	err := c.writeEvents(ctx, "replacing quarantined documents", func(tx *sql.Tx, changes tallyChanges) error {
+		w, err := c.newEventWriter(ctx, tx, changes)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (c *creator) replace(ctx context.Context, tx *sql.Tx, w *eventWriter, id st
 	case written.n != 0 && written.n != quarantined.n && written.sequence != quarantined.sequence:
 		return eventstore.Result{Status: eventstore.Conflict, Index: written.stream}, nil
 	}
-	if err := remove(ctx, tx, quarantined.n); err != nil {
+	if err := remove(ctx, tx, w.changes, quarantined.n); err != nil {
 		return eventstore.Result{}, err
 	}
 	if written.n != 0 && written.n != quarantined.n {

@@ -71,14 +71,14 @@ func (r *retention) ages(ctx context.Context) (map[schemas.Stream]time.Duration,
 // removeOldest removes some of the oldest events of a stream from before a time, and
 // reports whether there may be more.
 func (r *retention) removeOldest(ctx context.Context, stream schemas.Stream, before time.Time) (removed int64, more bool, err error) {
-	err = r.write(ctx, "removing old events", func(tx *sql.Tx) error {
+	err = r.writeEvents(ctx, "removing old events", func(tx *sql.Tx, changes tallyChanges) error {
 		var old []oldEvent
 		if old, more, err = selectOldest(ctx, tx, stream, before); err != nil || len(old) == 0 {
 			return err
 		}
 		highest := map[string]int64{} // by source
 		for _, e := range old {
-			if err := remove(ctx, tx, e.n); err != nil {
+			if err := remove(ctx, tx, changes, e.n); err != nil {
 				return err
 			}
 			highest[e.source] = max(highest[e.source], e.sequence)
@@ -160,15 +160,23 @@ func selectOldest(ctx context.Context, tx *sql.Tx, stream schemas.Stream, before
 
 // remove deletes an event from all tables. SQLite removes its words from term and text
 // when it merges their parts, and leaves it out of their results until then.
-func remove(ctx context.Context, tx *sql.Tx, n int64) error {
+func remove(ctx context.Context, tx *sql.Tx, changes tallyChanges, n int64) error {
 	for _, statement := range []string{
 		"DELETE FROM number WHERE n = ?", "DELETE FROM term WHERE rowid = ?", "DELETE FROM text WHERE rowid = ?",
-		"DELETE FROM document WHERE n = ?", "DELETE FROM event WHERE n = ?",
+		"DELETE FROM document WHERE n = ?",
 	} {
 		if _, err := tx.ExecContext(ctx, statement, n); err != nil {
 			return err
 		}
 	}
+	var of tallyRow
+	row := tx.QueryRowContext(ctx, `DELETE FROM event WHERE n = ? RETURNING "@timestamp", "event.action", "watership.queue"`, n)
+	var millis int64
+	if err := row.Scan(&millis, &of.action, &of.queue); err != nil {
+		return err
+	}
+	of.period = millis / tallyPeriod
+	changes.add(of, -1)
 	return nil
 }
 

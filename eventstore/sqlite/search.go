@@ -17,9 +17,11 @@ type reader struct {
 	decompressors *decompressors
 }
 
+func (l layout) compiler() compiler { return compiler{l, time.Now()} }
+
 // filter compiles a selection.
 func (r *reader) filter(operation string, sel eventstore.Selection) (condition, error) {
-	compiled, err := compiler{r.layout, time.Now()}.compile(sel.Query)
+	compiled, err := r.layout.compiler().compile(sel.Query)
 	if err != nil {
 		return compiled, &eventstore.Error{Kind: eventstore.BadRequest, Reason: operation, Err: err}
 	}
@@ -67,6 +69,10 @@ func (r *reader) Count(ctx context.Context, sel eventstore.Selection) (int64, er
 	filter, err := r.filter(operation, sel)
 	if err != nil {
 		return 0, err
+	}
+	if t, is := r.layout.compiler().tallied(sel); is {
+		count, err := t.count(ctx, r.readers)
+		return count, r.storeError(operation, err)
 	}
 	var count int64
 	row := r.readers.QueryRowContext(ctx, filter.countSQL(), filter.args...)

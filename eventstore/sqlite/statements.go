@@ -39,6 +39,15 @@ func (s *statements) get(ctx context.Context, text string) (*sql.Stmt, error) {
 	return made, nil
 }
 
+// statementIn returns a statement of a transaction of the writer: one that was prepared before it, or one that is closed
+// with it.
+func (f *file) statementIn(ctx context.Context, tx *sql.Tx, text string) (*sql.Stmt, error) {
+	if known := f.writing.known(text); known != nil {
+		return tx.StmtContext(ctx, known), nil
+	}
+	return tx.PrepareContext(ctx, text)
+}
+
 // known returns a statement that get has returned before, or nil.
 func (s *statements) known(text string) *sql.Stmt {
 	s.mu.Lock()

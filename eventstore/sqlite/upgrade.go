@@ -23,6 +23,7 @@ const (
 	withIndexes   = 8
 	withPeriods   = 9
 	withReceivers = 10
+	withCounts    = 11
 )
 
 // upgrade upgrades a file of an older version in one transaction.
@@ -48,6 +49,7 @@ func (i *installer) upgrade(ctx context.Context, tx *sql.Tx, version int) error 
 			{withTimes, timeColumns},
 			{withPeriods, periodColumn},
 			{withReceivers, receiverColumn},
+			{withCounts, countTables},
 			{withIndexes, failureIndexes},
 		} {
 			if version < step.first {
@@ -79,7 +81,7 @@ func (i *installer) rewrite(ctx context.Context, tx *sql.Tx) error {
 		CREATE TABLE former_event AS SELECT *, NULL AS "watership.stream.id", NULL AS "watership.stream.version",
 			NULL AS "watership.queue_time", NULL AS "watership.total_time", NULL AS "watership.receiver" FROM event JOIN document USING (n) ORDER BY n;
 		DROP TABLE event; DROP TABLE document; DROP TABLE word; DROP TABLE text; DROP TABLE term; DROP TABLE key;
-		`+tables+streamColumns+timeColumns+periodColumn+receiverColumn)
+		`+tables+streamColumns+timeColumns+periodColumn+receiverColumn+countTables)
 	if err != nil {
 		return err
 	}
@@ -93,7 +95,8 @@ func (i *installer) rewrite(ctx context.Context, tx *sql.Tx) error {
 // copyEvents writes each former event again. A document that cannot be parsed stays in the
 // file, with the columns of its former row.
 func (i *installer) copyEvents(ctx context.Context, tx *sql.Tx) error {
-	w, err := i.newEventWriter(ctx, tx)
+	changes := tallyChanges{}
+	w, err := i.newEventWriter(ctx, tx, changes)
 	if err != nil {
 		return err
 	}
@@ -110,7 +113,7 @@ func (i *installer) copyEvents(ctx context.Context, tx *sql.Tx) error {
 		}
 		err := read.QueryRowContext(ctx, last).Scan(targets...)
 		if errors.Is(err, sql.ErrNoRows) {
-			return nil
+			return i.saveTally(ctx, tx, changes)
 		}
 		if err != nil {
 			return err

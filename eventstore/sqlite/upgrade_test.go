@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
@@ -134,8 +136,42 @@ func wantFormerRecords(t *testing.T, s *Store) {
 	}
 }
 
-// withoutReceivers makes a file of version 10 one of version 9.
-const withoutReceivers = `DROP INDEX "event by watership.receiver"; ALTER TABLE event DROP COLUMN "watership.receiver";
+// withoutCounts makes a file of version 11 one of version 10.
+const withoutCounts = `ALTER TABLE key DROP COLUMN multivalued; DROP TABLE tally;`
+
+// TestUpgradeOfVersion10: of the keys of former events it is not known whether an event has several values, and the
+// events without them are counted all the same. Former events are counted with later ones.
+func TestUpgradeOfVersion10(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	former := installed(t, Config{Path: path})
+	listed, other := event("", 1), event("", 2)
+	listed.Envelope.Headers = amqp.Table{"region": []any{"north", "south"}}
+	other.Envelope.Headers = nil
+	create(t, former, schemas.DocumentFormat{}.Document(listed), schemas.DocumentFormat{}.Document(other))
+	if err := former.Close(); err != nil {
+		t.Fatal(err)
+	}
+	execSQL(t, path, withoutCounts+"PRAGMA user_version = 10")
+	wantLine(t, open(t, Config{Path: path}).Check(t.Context()), "has version 10", "run `watership setup`")
+	s := installed(t, Config{Path: path})
+	later := event("", 3)
+	later.Envelope.Headers = amqp.Table{"region": "north", "size": "large"}
+	create(t, s, schemas.DocumentFormat{}.Document(later))
+	for field, want := range map[string]int64{"headers.region": 1, "headers.size": 2} {
+		counted, err := s.TopValues(t.Context(), eventstore.Selection{}, field, 10)
+		if err != nil || counted.Without != want {
+			t.Errorf("%s: %+v, %v; want %d without", field, counted, err, want)
+		}
+	}
+	if counted, err := s.TopValues(t.Context(), eventstore.Selection{}, "event.action", 10); err != nil || len(counted.Values) != 1 || counted.Values[0].Count != 3 {
+		t.Errorf("by action: %+v, %v", counted, err)
+	}
+	wantSameTables(t, s, installed(t, Config{}))
+	wantConsistent(t, s)
+}
+
+// withoutReceivers makes a file of version 11 one of version 9.
+const withoutReceivers = withoutCounts + `DROP INDEX "event by watership.receiver"; ALTER TABLE event DROP COLUMN "watership.receiver";
 	DELETE FROM sqlite_stat1 WHERE idx = 'event by watership.receiver';`
 
 // TestUpgradeOfVersion9: former events have no receiver, and later ones are found and counted by theirs.
@@ -165,7 +201,7 @@ func TestUpgradeOfVersion9(t *testing.T) {
 	wantConsistent(t, s)
 }
 
-// withoutPeriods makes a file of version 10 one of version 8.
+// withoutPeriods makes a file of version 11 one of version 8.
 const withoutPeriods = withoutReceivers + `DROP INDEX "event by age"; ALTER TABLE event DROP COLUMN kept_in;
 	CREATE INDEX "event by age" ON event (failure, "event.sequence");
 	INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ('event', 'event by age', '1000000 500000 1');`
@@ -191,7 +227,7 @@ func TestUpgradeOfVersion8(t *testing.T) {
 	wantConsistent(t, s)
 }
 
-// formerIndexes makes a file of version 10 one of version 7.
+// formerIndexes makes a file of version 11 one of version 7.
 const formerIndexes = withoutPeriods + `DROP INDEX "event given up"; DROP INDEX "replay by watership.fingerprint"; DROP INDEX "event by watership.replay.of";
 	DROP INDEX "event by watership.message";
 	CREATE INDEX "event given up" ON event ("event.sequence", "event.id", "event.action", "watership.quarantined_action")
@@ -200,10 +236,10 @@ const formerIndexes = withoutPeriods + `DROP INDEX "event given up"; DROP INDEX 
 	CREATE INDEX "event by watership.message" ON event ("watership.message") WHERE "watership.message" IS NOT NULL;
 	CREATE INDEX "event by watership.replay.of" ON event ("watership.replay.of") WHERE "watership.replay.of" IS NOT NULL;`
 
-// withoutTimes makes a file of version 10 one of version 6.
+// withoutTimes makes a file of version 11 one of version 6.
 const withoutTimes = formerIndexes + `ALTER TABLE event DROP COLUMN "watership.queue_time"; ALTER TABLE event DROP COLUMN "watership.total_time";`
 
-// withoutStreams makes a file of version 10 one of version 5.
+// withoutStreams makes a file of version 11 one of version 5.
 const withoutStreams = withoutTimes + `DROP INDEX "event by watership.stream.id";
 	ALTER TABLE event DROP COLUMN "watership.stream.id"; ALTER TABLE event DROP COLUMN "watership.stream.version";
 	DELETE FROM sqlite_stat1 WHERE idx = 'event by watership.stream.id';`
