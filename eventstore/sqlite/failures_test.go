@@ -5,9 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/kql"
 	"github.com/watershipmq/watership/internal/history"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // TestSummariesOfFailuresComeFromIndexes: the summaries of failures, and of the events that decide what became of
@@ -18,6 +21,14 @@ func TestSummariesOfFailuresComeFromIndexes(t *testing.T) {
 		t.Errorf("the plan of failures is %q", steps)
 	}
 	wantFromIndexes(t, s, selectGivenUp, []any{"[[1,2]]"})
+	args := []any{1, "a", 1000, 1000, 512}
+	if steps := strings.Join(plan(t, s, selectAllGivenUp, args), "\n"); !strings.Contains(steps, "SEARCH event USING INDEX event given up ((event.sequence,event.id)>(?,?)") || strings.Contains(steps, "B-TREE") {
+		t.Errorf("the plan of all failures is %q", steps)
+	}
+	wantFromIndexes(t, s, selectAllGivenUp, args)
+	if !isAllGivenUp(kql.And{kql.All{}, history.GivenUp()}) || isAllGivenUp(kql.And{node(t, "watership.queue: orders"), history.GivenUp()}) {
+		t.Error("queries for all failures are not known")
+	}
 	if !isOfGivenUp(kql.And{node(t, "watership.queue: orders"), history.GivenUp()}) || isOfGivenUp(node(t, "event.action: poisoned or watership.queue: orders")) {
 		t.Error("queries for failures are not known")
 	}
@@ -58,4 +69,59 @@ func TestSummariesOfFailuresComeFromIndexes(t *testing.T) {
 			t.Errorf("the plan of both is %s", steps)
 		}
 	}
+}
+
+// TestAllFailuresAreReadInPages: all failures of a selection come once and in their order, as those with another
+// condition do, and none that was written since.
+func TestAllFailuresAreReadInPages(t *testing.T) {
+	s := installed(t, Config{})
+	const n = 3*maxSummariesAtOnce + 7
+	failure := func(n int) schemas.Document {
+		e := event("", n)
+		e.Action, e.Queue, e.Sequence = schemas.Poisoned, "orders", int64(1+n/3)
+		if n%5 == 0 {
+			e = e.Quarantine("too large")
+		}
+		return schemas.DocumentFormat{}.Document(e)
+	}
+	var docs []schemas.Document
+	for i := range n {
+		docs = append(docs, failure(i+1))
+	}
+	create(t, s, docs...)
+	for _, sel := range []eventstore.Selection{
+		{},
+		{Limit: 1},
+		{Limit: maxSummariesAtOnce + 100},
+		{UpTo: 300},
+		{After: eventstore.Cursor{Sequence: 7}},
+		{After: eventstore.Cursor{Sequence: 200, EventID: "test:600"}, UpTo: 400, Limit: 70},
+	} {
+		all, byPlace := sel, sel
+		all.Query, byPlace.Query = history.GivenUp(), kql.And{history.GivenUp(), node(t, "watership.source: *")}
+		got, want := summaries(t, s, all), summaries(t, s, byPlace)
+		if diff := cmp.Diff(want, got); diff != "" || len(got) == 0 {
+			t.Errorf("%+v: %d failures, %s", sel, len(got), diff)
+		}
+	}
+	count := 0
+	for range s.Summaries(t.Context(), eventstore.Selection{Query: history.GivenUp()}) {
+		if count++; count == 1 {
+			create(t, s, failure(3*n))
+		}
+	}
+	if count != n {
+		t.Errorf("%d failures came while another was written, want %d", count, n)
+	}
+}
+
+func summaries(t *testing.T, s *Store, sel eventstore.Selection) (list []eventstore.EventSummary) {
+	t.Helper()
+	for summary, err := range s.Summaries(t.Context(), sel) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, summary)
+	}
+	return list
 }
