@@ -2,23 +2,33 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // Clients that send half a request, however many, keep nobody from being served, and end no
-// request that is under way.
+// request that is under way, such as a check that waits for the store.
 func TestSlowConnections(t *testing.T) {
 	listener, err := listen("127.0.0.1:0", false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	begun, end := make(chan struct{}), make(chan struct{})
+	asks := make(chan struct{}, 10)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	mux.Handle("GET /healthz", healthHandler(func(context.Context) error { return nil }, nil))
+	mux.Handle("GET /readyz", healthHandler(func(context.Context) error {
+		asks <- struct{}{}
+		<-end
+		return nil
+	}, nil))
 	mux.Handle("GET /stream", keepConnection(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(begun)
 		<-end
@@ -47,15 +57,18 @@ func TestSlowConnections(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		return string(body), err
 	}
-	stream := make(chan string, 1)
-	go func() {
-		text, err := get("/stream")
-		if err != nil {
-			text = err.Error()
-		}
-		stream <- text
-	}()
+	answers := map[string]chan string{"/stream": make(chan string, 1), "/readyz": make(chan string, 1)}
+	for path, answer := range answers {
+		go func() {
+			text, err := get(path)
+			if err != nil {
+				text = err.Error()
+			}
+			answer <- text
+		}()
+	}
 	<-begun
+	<-asks
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
 		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 		for range 200 {
@@ -64,11 +77,11 @@ func TestSlowConnections(t *testing.T) {
 				t.Skipf("%s: %v", from, err)
 			}
 			t.Cleanup(func() { _ = conn.Close() })
-			_, _ = io.WriteString(conn, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nX: ")
+			_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ")
 		}
 	}
 	for range 20 {
-		if text, err := get("/readyz"); err != nil || text != "ok" {
+		if text, err := get("/healthz"); err != nil || text != "ok\n" {
 			t.Fatalf("%q, %v", text, err)
 		}
 	}
@@ -79,7 +92,35 @@ func TestSlowConnections(t *testing.T) {
 	}
 	limited.mu.Unlock()
 	close(end)
-	if text := <-stream; text != "ended" {
-		t.Errorf("the stream: %s", text)
+	for path, want := range map[string]string{"/stream": "ended", "/readyz": "ok\n"} {
+		if text := <-answers[path]; text != want {
+			t.Errorf("%s: %s", path, text)
+		}
 	}
+}
+
+// Requests for the health at the same time ask the servers once.
+func TestHealthChecksAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		handler := healthHandler(func(ctx context.Context) error {
+			asked++
+			<-ctx.Done()
+			return errors.New("the store does not answer")
+		}, nil)
+		var requests sync.WaitGroup
+		for range 20 {
+			requests.Go(func() {
+				answer := httptest.NewRecorder()
+				handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+				if answer.Code != http.StatusServiceUnavailable || answer.Body.String() != "the store does not answer\n" {
+					t.Errorf("%d, %s", answer.Code, answer.Body)
+				}
+			})
+		}
+		requests.Wait()
+		if asked != 1 {
+			t.Errorf("20 requests asked %d times", asked)
+		}
+	})
 }

@@ -159,8 +159,8 @@ func (s *Server) routes(live *gauges, faces Faces, guard *access.Guard) http.Han
 	}
 	s.updateGauges.Store(&update)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", healthHandler(s.index.stalled, nil))
-	mux.HandleFunc("GET /readyz", healthHandler(s.Ready, s.describe))
+	mux.Handle("GET /healthz", healthHandler(s.index.stalled, nil))
+	mux.Handle("GET /readyz", healthHandler(s.Ready, s.describe))
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		update()
 		metrics.ServeHTTP(w, r)
@@ -194,12 +194,17 @@ func gatherer(s *Server) prometheus.GathererFunc {
 }
 
 // healthHandler responds with one line: ok, or the problem. After ok there may be more
-// lines, about states that are no problem of serve. more may be nil.
-func healthHandler(check func(context.Context) error, more func() []string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), serverTimeout)
-		defer cancel()
-		if err := check(ctx); err != nil {
+// lines, about states that are no problem of serve. more may be nil. Requests at the same time
+// share a check: its connections stay open, and so everybody may hold some until it answers.
+func healthHandler(check func(context.Context) error, more func() []string) http.Handler {
+	var checks singleflight.Group
+	return keepConnection(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, err, _ := checks.Do("", func() (any, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), serverTimeout)
+			defer cancel()
+			return nil, check(ctx)
+		})
+		if err != nil {
 			http.Error(w, wording.OneLine(err.Error()), http.StatusServiceUnavailable)
 			return
 		}
@@ -210,7 +215,7 @@ func healthHandler(check func(context.Context) error, more func() []string) http
 		for _, line := range more() {
 			fmt.Fprintln(w, wording.OneLine(line))
 		}
-	}
+	}))
 }
 
 // describe describes routes that are paused or stand by, and a reload that failed.
