@@ -71,7 +71,7 @@ all that are ready in the queue, up to --limit.`,
 		},
 	}
 	cmd.Flags().StringVar(&d.Format, "as", "", "format of the failures (required)")
-	addNonEmpty(cmd.Flags(), &d.FailedQueue, "queue", "queue in which the messages failed, if they do not say it")
+	addNonEmpty(cmd.Flags(), &d.FailedQueue, "queue", "queue in which the messages failed, also where they name another; default: the one that each names")
 	cmd.Flags().IntVar(&d.Limit, "limit", 0, "maximum number of messages; 0: those that are in the queue")
 	cmd.Flags().BoolVar(&d.follow, "follow", false, "take in each new message until interrupted")
 	d.addGuard(cmd)

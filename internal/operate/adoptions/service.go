@@ -20,7 +20,7 @@ import (
 type Request struct {
 	Queue       string `json:"queue" minLength:"1" maxLength:"255" doc:"Error queue"`
 	Format      string `json:"format" enum:"celery,dead-letter,kicks,laravel,masstransit,nservicebus,rebus,spring,symfony,watermill,wolverine" doc:"Format of its failures"`
-	FailedQueue string `json:"failed_queue,omitempty" maxLength:"255" doc:"Queue in which the messages failed, if they do not say it"`
+	FailedQueue string `json:"failed_queue,omitempty" maxLength:"255" doc:"Queue in which the messages failed, also where they name another; default: the one that each names"`
 	Limit       int    `json:"limit,omitempty" minimum:"0" doc:"Maximum number of messages; 0: those that are in the queue"`
 	Expect      *int   `json:"expect,omitempty" minimum:"0" nullable:"true" doc:"Take in nothing if another number of messages is ready in the queue, up to limit, such as matched of a preview"`
 	Reason      string `json:"reason,omitempty" maxLength:"1000" doc:"Why"`
