@@ -92,7 +92,7 @@ func (dec Decoder) Unbundle(d amqp.Delivery) (events []schemas.Event, bundled bo
 		if err != nil || !belongs(event, schemas.Action(d.RoutingKey)) || len(events) == mostBundled {
 			return nil, false
 		}
-		event.Redacted, event.Sealed, event.Subjects = false, nil, nil // only an indexer redacts
+		event.Redacted, event.Envelope.Redacted, event.Sealed, event.Subjects = false, false, nil, nil // only an indexer redacts
 		event.Source, event.VHost, event.TimeSource = dec.Source, dec.VHost, TimeOfEvent
 		dec.setStream(&event)
 		events = append(events, event)

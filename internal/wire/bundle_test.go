@@ -121,3 +121,13 @@ func TestWhatIsNoBundleStaysAsItIs(t *testing.T) {
 		}
 	}
 }
+
+// A publisher cannot say that its events are redacted already, so that they keep values.
+func TestBundledEventsAreNotRedacted(t *testing.T) {
+	event := replayedEvents()[0]
+	event.Redacted, event.Envelope.Redacted, event.Sealed, event.Subjects = true, true, []byte("sealed"), []string{"subject_0123456789abcdef0123"}
+	got, isBundle := (Decoder{}).Unbundle(bundled(Decoder{}, event))
+	if !isBundle || got[0].Redacted || got[0].Envelope.Redacted || len(got[0].Sealed)+len(got[0].Subjects) > 0 {
+		t.Errorf("a bundle: %v, %+v", isBundle, got)
+	}
+}
