@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -90,8 +91,8 @@ func (s *subjects) KeepSubjectKeys(ctx context.Context, keys map[string][]byte) 
 	return s.SubjectKeys(ctx, of)
 }
 
-// DestroySubjectKeys deletes keys of subjects, and returns the subjects that had one. It merges the index, so
-// that its files do not keep them.
+// DestroySubjectKeys deletes keys of subjects, and returns the subjects that had one, also of those before an
+// error. It merges the index, so that its files do not keep them.
 func (s *subjects) DestroySubjectKeys(ctx context.Context, of []string) (destroyed []string, err error) {
 	const operation = "destroying the key of a subject"
 	found, err := s.SubjectKeys(ctx, of)
@@ -103,13 +104,17 @@ func (s *subjects) DestroySubjectKeys(ctx context.Context, of []string) (destroy
 		if err != nil {
 			return nil, err
 		}
+		var failed error
 		for _, one := range results {
-			if one.Error != nil {
-				return nil, &eventstore.Error{Kind: eventstore.Unavailable, Reason: operation + ": " + one.Error.String()}
-			}
-			if one.Result == "deleted" {
+			switch {
+			case one.Error != nil:
+				failed = &eventstore.Error{Kind: eventstore.Unavailable, Reason: operation + ": " + one.Error.String()}
+			case one.Result == "deleted":
 				destroyed = append(destroyed, one.ID)
 			}
+		}
+		if failed != nil {
+			return destroyed, failed
 		}
 	}
 	return destroyed, s.expunge(ctx) // also where a former attempt has only deleted
@@ -127,8 +132,14 @@ func (s *subjects) expunge(ctx context.Context) error {
 		esapi.IndicesForcemergeRequest{Index: index, OnlyExpungeDeletes: new(true), IgnoreUnavailable: new(true)},
 		flush,
 	} {
-		if err := s.requestJSON(ctx, operation, request, nil); err != nil {
+		var response struct {
+			Shards shards `json:"_shards"`
+		}
+		if err := s.requestJSON(ctx, operation, request, &response); err != nil {
 			return err
+		}
+		if failed := response.Shards.Failed; failed > 0 {
+			return s.invalidResponse(operation, fmt.Sprintf("failed on %d of %d shards", failed, response.Shards.Total))
 		}
 	}
 	return nil
