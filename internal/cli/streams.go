@@ -76,7 +76,10 @@ func (l *local) Originals(ctx context.Context, sel eventstore.Selection) iter.Se
 			return
 		}
 		for e, err := range l.Events(ctx, sel) {
-			if !yield(originals.Of(ctx, e), err) {
+			if err == nil {
+				e, err = originals.Of(ctx, e)
+			}
+			if !yield(e, err) {
 				return
 			}
 		}

@@ -51,13 +51,13 @@ func (o operations) exportEvents(ctx context.Context, in *ExportInput) (*huma.St
 	if err := access.ReadBodies(ctx, in.Object()); err != nil {
 		return nil, err
 	}
-	as := func(e schemas.Event) schemas.Event { return e }
+	as := func(_ context.Context, e schemas.Event) (schemas.Event, error) { return e, nil }
 	if in.Original {
 		originals, err := ReadOriginals(ctx, o.System, in.Object())
 		if err != nil {
 			return nil, err
 		}
-		as = func(e schemas.Event) schemas.Event { return originals.Of(ctx, e) }
+		as = originals.Of
 	}
 	store, err := o.System.Store(ctx)
 	if err != nil {
@@ -84,7 +84,10 @@ func (o operations) exportEvents(ctx context.Context, in *ExportInput) (*huma.St
 				unreadable++
 				continue
 			}
-			if _, err := buffered.Write(append(schemas.DocumentFormat{}.Append(nil, as(e)), '\n')); err != nil {
+			if e, err = as(ctx, e); err != nil {
+				return err
+			}
+			if _, err := buffered.Write(append(schemas.DocumentFormat{}.Append(nil, e), '\n')); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -28,13 +29,16 @@ func ReadOriginals(ctx context.Context, sys *system.System, query string) (Origi
 }
 
 // Of returns an event with its message as it was published. A message whose original cannot be opened stays
-// redacted.
-func (o Originals) Of(ctx context.Context, e schemas.Event) schemas.Event {
+// redacted. An error is one of the store, which did not say whether there are its keys.
+func (o Originals) Of(ctx context.Context, e schemas.Event) (schemas.Event, error) {
 	opened, err := original(ctx, o.redactor, e)
-	if err != nil {
-		return e
+	if _, unread := errors.AsType[*eventstore.Error](err); unread {
+		return e, err
 	}
-	return opened
+	if err != nil {
+		return e, nil
+	}
+	return opened, nil
 }
 
 // original returns an event with its message as it was published. Its other texts, such as the error,
@@ -58,7 +62,9 @@ func (m wholeMessages) original(ctx context.Context, id string) (schemas.Event, 
 		return schemas.Event{}, err
 	}
 	opened, err := original(ctx, m.system.Redactor(), stored)
-	if _, erased := errors.AsType[*privacy.ErasedError](err); erased {
+	_, erased := errors.AsType[*privacy.ErasedError](err)
+	_, unread := errors.AsType[*eventstore.Error](err)
+	if erased || unread {
 		return schemas.Event{}, err
 	}
 	if err != nil {

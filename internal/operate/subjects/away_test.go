@@ -3,6 +3,7 @@ package subjects
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -13,8 +14,10 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/sqlite"
 	"github.com/watershipmq/watership/internal/config"
+	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/problem"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system"
@@ -72,7 +75,7 @@ func TestUnfinishedErasure(t *testing.T) {
 	must(t, store.Install(t.Context()))
 	_, err = store.KeepSubjectKeys(t.Context(), map[string][]byte{sys.Redactor().Subjects(customers[0])[0]: {1}})
 	must(t, err)
-	ctx := access.NewContext(t.Context(), access.AsOperator("ada"))
+	ctx := access.Recording(access.NewContext(t.Context(), access.AsOperator("ada")), new(begun), "")
 	in := &EraseInput{Body: Erasure{Subject{Subject: customers[0]}, operation.Bounds{Reason: "asked"}}}
 	out, err := operations{sys}.erase(ctx, in)
 	if err == nil || !strings.Contains(err.Error(), "erase the subject again") || out.Body.Done != 1 {
@@ -121,6 +124,23 @@ func TestKeysAreAway(t *testing.T) {
 	must(t, privacy.Open(t.Context(), sys.Opener(), &e))
 	if string(e.Envelope.Body) != bodyOf(customers[0]) {
 		t.Errorf("the original is %s", e.Envelope.Body)
+	}
+
+	// A reader is not told that they are gone.
+	reader := access.AsOperator("ada")
+	reader.Originals = true
+	ctx := access.Recording(access.NewContext(t.Context(), reader), new(begun), "ticket 7")
+	originals, err := messages.ReadOriginals(ctx, sys, "*")
+	must(t, err)
+	stored := systemtest.Events(t, sys, "event.action: published")[0]
+	sys.Redactor().Forget(stored.Subjects...)
+	away.Store(true)
+	if _, err := originals.Of(ctx, stored); err == nil || problem.New(ctx, err).Status != http.StatusServiceUnavailable {
+		t.Errorf("reading an original: %v", err)
+	}
+	away.Store(false)
+	if e, err := originals.Of(ctx, stored); err != nil || string(e.Envelope.Body) != bodyOf(customers[0]) {
+		t.Errorf("later: %s, %v", e.Envelope.Body, err)
 	}
 	wantNothing(t, filepath.Dir(file))
 }

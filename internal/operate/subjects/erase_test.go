@@ -122,7 +122,8 @@ func testErase(t *testing.T, storeURL, folder string, more ...string) {
 		}
 	}
 
-	ctx := access.NewContext(t.Context(), access.AsOperator("ada"))
+	var audited begun
+	ctx := access.Recording(access.NewContext(t.Context(), access.AsOperator("ada")), &audited, "")
 	o := operations{sys}
 	erased := customers[1]
 	named := Subject{Subject: erased}
@@ -138,9 +139,18 @@ func testErase(t *testing.T, storeURL, folder string, more ...string) {
 		t.Fatalf("%+v, %v", dry, err)
 	}
 	wantOpen(t, sys, events, "")
+	audited.err = errors.New("away")
+	if _, err := o.erase(ctx, &EraseInput{Body: Erasure{named, operation.Bounds{Reason: "asked"}}}); err == nil {
+		t.Error("it is erased without a record")
+	}
+	wantOpen(t, sys, events, "")
+	audited.err = nil
 	done, err := o.erase(ctx, &EraseInput{Body: Erasure{named, operation.Bounds{Reason: "asked"}}})
 	if err != nil || done.Body.Matched != 1 || done.Body.Done != 1 {
 		t.Fatalf("%+v, %v", done, err)
+	}
+	if want := (access.Action{Name: "begin to erase subject", Object: before.Body.Hashes[0], Reason: "asked"}); !slices.Equal(audited.actions, []access.Action{want}) {
+		t.Errorf("recorded %+v", audited.actions)
 	}
 	again, err := o.erase(ctx, &EraseInput{Body: Erasure{Subject{Subject: before.Body.Hashes[0]}, operation.Bounds{Reason: "asked"}}})
 	if err != nil || again.Body.Matched != 0 || again.Body.Done != 0 || again.Body.Events != 3 {
@@ -188,6 +198,21 @@ func testErase(t *testing.T, storeURL, folder string, more ...string) {
 		t.Errorf("the replay sent %v", sent)
 	}
 }
+
+// begun keeps what is recorded before an action, unless it fails.
+type begun struct {
+	actions []access.Action
+	err     error
+}
+
+func (b *begun) Record(_ context.Context, r access.Record) error {
+	if b.err == nil {
+		b.actions = append(b.actions, r.Action)
+	}
+	return b.err
+}
+
+func (b *begun) Ready() error { return nil }
 
 // publish publishes a message about a customer, and the events of its failures: it waits, and is given up.
 func publish(t *testing.T, ch *amqp.Channel, sys *system.System, exchange, queue, customer string) {

@@ -29,7 +29,7 @@ var (
 		Method: http.MethodPost, Path: "/subjects/erase", ID: "eraseSubject", Tag: "subjects", Role: access.Admin, Timeout: 5 * time.Minute, Unsigned: true,
 		Summary: "Destroy the key of a subject, so that nobody can open the originals of its messages",
 		Text: "It cannot be undone. The events stay, with hashes that nobody can compute again. Other processes may use the key for up to a minute. " +
-			"The audited event has the hash of the subject. A repeated request finishes one that was cut off, and finds nothing that is left.",
+			"An audited event before it, and one after it, have the hash of the subject. A repeated request finishes one that was cut off, and finds nothing that is left.",
 	})
 )
 
@@ -158,6 +158,9 @@ func (o operations) erase(ctx context.Context, in *EraseInput) (*EraseOutput, er
 	}
 	store, err := o.system.Store(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := access.RecordBegin(ctx); err != nil {
 		return nil, err
 	}
 	destroyed, err := store.DestroySubjectKeys(ctx, named.Hashes) // also without keys: a former attempt may have left something of them

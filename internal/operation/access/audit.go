@@ -83,6 +83,23 @@ func Describe(ctx context.Context, action Action) {
 	}
 }
 
+// RecordBegin stores an audit event of the described action before it is done, where nothing could be told of it
+// after a crash. The audit event of the request has its outcome. An error says that nothing was recorded.
+func RecordBegin(ctx context.Context) error {
+	a, ok := ctx.Value(auditKey{}).(*audit)
+	if !ok {
+		return &Error{Code: code.Forbidden, Problem: "the request was not authenticated"}
+	}
+	a.mu.Lock()
+	action := a.action
+	a.mu.Unlock()
+	action.Name = "begin to " + action.Name
+	if err := a.recordOnce(ctx, action); err != nil {
+		return &Error{Code: code.BrokerUnavailable, Problem: "the action cannot be recorded, so it was not done: try again", Cause: err}
+	}
+	return nil
+}
+
 // DescribeBefore puts a text before the object of a request in its audit event, such as the approval
 // of an action.
 func DescribeBefore(ctx context.Context, text string) {
