@@ -268,13 +268,14 @@ func (c *subjectCache) read(ctx context.Context, subjects []subjectHash) (subjec
 }
 
 // ensure returns the keys of all subjects, and makes those that there are not yet. One that does not open stays as
-// it is, since originals are sealed by it.
+// it is, since originals are sealed by it. Where none can be sealed, it makes none.
 func (c *subjectCache) ensure(ctx context.Context, subjects []subjectHash) (subjectKeys, error) {
 	keys, err := c.read(ctx, subjects)
 	if err != nil {
 		return keys, err
 	}
 	made := map[string][]byte{}
+	var failed error
 	for _, hash := range subjects {
 		if keys.has(hash) {
 			continue
@@ -282,9 +283,16 @@ func (c *subjectCache) ensure(ctx context.Context, subjects []subjectHash) (subj
 		key := make([]byte, keySize)
 		_, _ = rand.Read(key) // never fails
 		text := hash.String()
-		if made[text], err = sealText(c.originals, nil, nil, subjectSealUse, key, text); err != nil {
-			return keys, fmt.Errorf("sealing the key of a subject: %w", err)
+		sealed, err := sealText(c.originals, nil, nil, subjectSealUse, key, text)
+		if err != nil {
+			failed = fmt.Errorf("sealing the key of %s: %w", text, err)
+			keys.broken[hash] = failed
+			continue
 		}
+		made[text] = sealed
+	}
+	if failed != nil { // as where an original cannot be sealed: events are worth more
+		c.logger.Warn("the keys of subjects cannot be sealed, so that messages about them are recorded without their originals", "error", failed)
 	}
 	if len(made) == 0 {
 		return keys, nil

@@ -620,3 +620,39 @@ func TestOldKeysLeaveTheMemory(t *testing.T) {
 		}
 	})
 }
+
+// failingKeys opens what was sealed, and cannot seal while away.
+type failingKeys struct {
+	Keys
+	away *bool
+}
+
+func (k failingKeys) Newest() (string, []byte, error) {
+	if *k.away {
+		return "", nil, errors.New("the service of keys is away")
+	}
+	return k.Keys.Newest()
+}
+
+// Without a key to seal with, events are recorded without their originals, as those without subjects are: a batch does
+// not end its indexer, and nothing of it is plain.
+func TestKeysThatCannotBeSealed(t *testing.T) {
+	away, store := false, newKeyStore()
+	r := redactor(t, Config{
+		Rules:     []Rule{byMember},
+		Originals: failingKeys{originals(t), &away}, Subjects: store, Logger: slog.New(slog.DiscardHandler),
+	})
+	first := recorded(t, r, orderOf("C-4711"))[0]
+	away = true
+	stored := recorded(t, r, orderOf("C-4712"))[0]
+	if len(stored.Sealed) > 0 || !stored.Envelope.Redacted || bytes.Contains(stored.Envelope.Body, []byte("C-4712")) || len(store.keys) != 1 {
+		t.Errorf("recorded %+v, with %d keys", stored, len(store.keys))
+	}
+	if err := r.Open(t.Context(), &first); err != nil {
+		t.Error(err)
+	}
+	away = false
+	if again := recorded(t, r, orderOf("C-4712"))[0]; len(again.Sealed) == 0 {
+		t.Error("the key is not made later")
+	}
+}
