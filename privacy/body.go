@@ -166,7 +166,7 @@ func (j *jsonText) object(alive []*rule, depth int) {
 	}
 }
 
-// more skips what is between elements, and reports whether there is another one.
+// more skips the text between elements, and reports whether there is another one.
 func (j *jsonText) more(end byte) bool {
 	for {
 		switch c := j.text[j.at]; c {
@@ -232,7 +232,7 @@ func (j *jsonText) bare() string {
 	return j.text[begin:j.at]
 }
 
-// string reads a string, and may replace it. It returns what it was.
+// string reads a string, and may replace it. It returns the former text.
 func (j *jsonText) string() string {
 	written := j.quoted()
 	text := written[1 : len(written)-1]
@@ -256,8 +256,8 @@ func (j *jsonText) literal() {
 	}
 }
 
-// replaceWhole replaces a value that a rule names, unless it is null. The elements of a list are values
-// of their own.
+// replaceWhole replaces a value that a rule names, unless it is null. Each element of a list is a
+// value.
 func (j *jsonText) replaceWhole(by *rule) {
 	if j.text[j.at] == '[' {
 		for j.at++; j.more(']'); {

@@ -26,7 +26,7 @@ func digest(key []byte, value string) (d [hashSize]byte) {
 	return d
 }
 
-// hash returns what the newest key makes of a value.
+// hash returns the hash of a value by the newest key.
 func (r *Redactor) hash(as, value string) string { return hashBy(r.cfg.HashKeys[0], as, value) }
 
 // HasHash reports whether a text has a part with the form of a hash, so that it may be another one in
@@ -98,7 +98,7 @@ func (w *work) hashesIn(text string) []span {
 	return hashesIn(text, func(hash string) bool { return w.made[hash] })
 }
 
-// between changes what is between the hashes in a text.
+// between changes the parts of a text between its hashes.
 func (w *work) between(text string, change func(part string) string) string {
 	hashes := w.hashesIn(text)
 	if len(hashes) == 0 {

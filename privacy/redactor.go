@@ -149,8 +149,8 @@ func (r *Redactor) Text(text string) string {
 }
 
 // Event returns an event without the values of the rules, with its original sealed. It is for
-// schemas.DocumentFormat. With rules that name subjects, events are to be passed to what Prepare returns: here
-// one about a subject is redacted without an original.
+// schemas.DocumentFormat. With rules that name subjects, pass events to the function that Prepare returns: here
+// an event about a subject is redacted without an original.
 func (r *Redactor) Event(e schemas.Event) schemas.Event { return r.event(e, nil) }
 
 // event redacts by the keys of subjects.

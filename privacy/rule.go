@@ -22,8 +22,8 @@ type Rule struct {
 	JSON   string // names of members in a JSON body, with dots between; * is any name, and lists count as their elements
 	Text   string // one of Texts; it is replaced as a whole
 
-	// Pattern is one of Patterns, or a regular expression (RE2); with a group, the group is replaced. What it
-	// finds is replaced in bodies with their names of members, headers, properties, routing keys, ids of
+	// Pattern is one of Patterns, or a regular expression (RE2); with a group, the group is replaced. Its
+	// matches are replaced in bodies with their names of members, headers, properties, routing keys, ids of
 	// streams, errors with their types, groups and stacks, answers, names of receivers, and texts of audit events.
 	Pattern string
 
@@ -71,7 +71,7 @@ func texts(e *schemas.Event, name string) []*string {
 	return []*string{&p.UserID}
 }
 
-// Check returns what is wrong with a rule.
+// Check returns the mistake in a rule.
 func (r Rule) Check() error {
 	_, err := r.compile()
 	return err

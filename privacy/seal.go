@@ -14,8 +14,8 @@ import (
 )
 
 // A sealed original is the version, the length of the key's id, the id, a salt, a nonce, and the
-// envelope in AES-256-GCM. Each has a key of its own, which HKDF derives from the salt: under one key
-// a random nonce is safe for 2³² messages only. What comes before the nonce is authenticated, and so
+// envelope in AES-256-GCM. Each has its own key, which HKDF derives from the salt: under one key
+// a random nonce is safe for 2³² messages only. All before the nonce is authenticated, and so
 // is the fingerprint, so that an original does not open in the document of another message.
 //
 // The original of a message about subjects has version 2. Between the id and the salt are their
@@ -76,7 +76,7 @@ type sealedText struct {
 	keyID    string
 	subjects []sealedSubject
 	head     []byte // authenticated; it ends with the salt
-	rest     []byte // the nonce, and what is encrypted
+	rest     []byte // the nonce and the encrypted text
 }
 
 // sealedSubject is a subject in a sealed original.

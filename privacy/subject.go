@@ -24,7 +24,7 @@ import (
 
 // SubjectKeys keeps the keys of subjects: of each person whom messages are about, as rules with Subject name
 // them, a random key. Their originals open, and values in their messages have their hashes, by this key and
-// those of the configuration. So whoever destroys it erases them, in copies of the events as well.
+// the keys of the configuration. So its destruction erases them, in copies of the events as well.
 //
 // A key is sealed by Config.Originals, and kept under the hash of its subject. A process keeps keys that it has
 // asked for in memory for up to SubjectKeyAge.
@@ -65,7 +65,7 @@ func parseSubject(text string) (hash subjectHash, ok bool) {
 	return hash, err == nil
 }
 
-// keyID tells the key of a subject from the one that it had before it was erased.
+// keyID identifies the key of a subject, since one that was erased may get another.
 type keyID [8]byte
 
 // subjectKey is the key of a subject.
@@ -85,7 +85,7 @@ func newSubjectKey(hash subjectHash, key []byte) (subjectKey, error) {
 	return s, err
 }
 
-// secretOf returns the keys of subjects as one; nil: there are none.
+// secretOf returns the keys of subjects as one; nil without subjects.
 func secretOf(subjects []subjectKey) (secret []byte) {
 	for _, s := range subjects {
 		secret = append(secret, s.key...)
@@ -203,7 +203,7 @@ type subjectCache struct {
 	mu         sync.Mutex // guards the rest
 	known      map[subjectHash]cachedKey
 	swept      time.Time // when keys that are too old were removed
-	generation int       // counts what was forgotten
+	generation int       // counts the calls of forget
 }
 
 type cachedKey struct {
@@ -224,7 +224,7 @@ func (c *subjectCache) ask() asking {
 	return asking{c.now(), c.generation}
 }
 
-// addTo adds the key to those of a request.
+// addTo adds the key to the keys of a request.
 func (c cachedKey) addTo(keys subjectKeys) {
 	if c.err != nil {
 		keys.broken[c.hash] = c.err
@@ -312,7 +312,7 @@ func (c *subjectCache) ensure(ctx context.Context, subjects []subjectHash) (subj
 }
 
 // add opens keys as the store has them. One that does not open is a matter of its subject alone: its events are
-// worth more than their originals, and those of others have nothing to do with it.
+// worth more than their originals, and other events have nothing to do with it.
 func (c *subjectCache) add(keys subjectKeys, found map[string][]byte, asked asking) {
 	added := make([]cachedKey, 0, len(found))
 	for text, sealed := range found {
@@ -390,9 +390,9 @@ func (r *Redactor) Forget(subjects ...string) {
 	}
 }
 
-// Prepare returns Event for some events, whose subjects have their keys, which it reads or makes in one request for
-// thousands of them. For events that were redacted before it makes none. An error is that of SubjectKeys: nothing is redacted until it is there. It is for
-// schemas.DocumentFormat.
+// Prepare returns Event for some events with the keys of their subjects, which it reads or makes in one request for
+// thousands of them. It makes no keys for events that were redacted before. Its errors are those of SubjectKeys, and
+// then nothing is redacted. It is for schemas.DocumentFormat.
 func (r *Redactor) Prepare(ctx context.Context, events []schemas.Event) (func(schemas.Event) schemas.Event, error) {
 	if !r.NamesSubjects() {
 		return r.Event, nil
@@ -412,7 +412,7 @@ func (r *Redactor) Prepare(ctx context.Context, events []schemas.Event) (func(sc
 	if err != nil {
 		return nil, err
 	}
-	// What was redacted before has its original already, and its subject may be erased: it makes no key anew.
+	// A redacted event has its original already, and its subject may be erased, so that no key is made.
 	former, err := inRequests(ctx, redacted, r.subjects.read)
 	if err != nil {
 		return nil, err
@@ -462,8 +462,8 @@ type about struct {
 	erasable bool         // an original can be kept: if there are subjects, it ends with their keys
 }
 
-// about returns the keys for an event. The values of an event whose subjects are not known have hashes that nobody can
-// compute again.
+// about returns the keys for an event. The values of an event whose subjects are not known have hashes by a random key, which nobody
+// can compute again.
 func (r *Redactor) about(e *schemas.Event, applicable []rule, keys map[subjectHash]subjectKey) (a about) {
 	hashes, known := r.of(e, applicable)
 	for _, hash := range hashes {
@@ -510,7 +510,7 @@ func (r *Redactor) openOf(ctx context.Context, sealed []byte, fingerprint string
 		return schemas.Envelope{}, err
 	}
 	isOther := func(of sealedSubject) bool { key, found := keys.open[of.hash]; return found && key.id != of.key }
-	if slices.ContainsFunc(s.subjects, isOther) { // another process may have made it anew
+	if slices.ContainsFunc(s.subjects, isOther) { // another process may have made a new key
 		r.subjects.forget(hashes...)
 		if keys, err = r.subjects.read(ctx, hashes); err != nil {
 			return schemas.Envelope{}, err

@@ -18,7 +18,7 @@ type work struct {
 	*Redactor
 	event      *schemas.Event
 	applicable []rule
-	again      bool   // it was redacted before: what has the form of a hash is one
+	again      bool   // it was redacted before: a text with the form of a hash is one
 	key        []byte // of the hashes, which subjects may have a part in
 
 	made     map[string]bool   // the hashes that have replaced values
@@ -169,8 +169,8 @@ func (w *work) replace(text string, patterns []*rule) string {
 	return text
 }
 
-// replaceBy replaces what a detector finds. Of what has hashes in it, or begins or ends in one, the rest
-// is replaced: a hash is no text to search, and what surrounds it must not stay.
+// replaceBy replaces the matches of a detector. Of a match with hashes, also at its ends, the rest is replaced,
+// because a hash is no text to search, and the text around it must not stay.
 func (w *work) replaceBy(d detector, as, text string) string {
 	var b strings.Builder
 	hashes, copied := w.hashesIn(text), 0

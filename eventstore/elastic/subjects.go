@@ -13,12 +13,12 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 )
 
-// subjects are the keys of subjects. They have an index of their own, which a snapshot can leave out. Their
+// subjects are the keys of subjects. A second index has them, which a snapshot can leave out. Their
 // hashes are in the bodies of requests alone.
 type subjects struct{ documents }
 
-// subjectsMapping indexes nothing, since keys are read by id. Each deletion counts in a merge that removes what was
-// deleted.
+// subjectsMapping indexes nothing, since keys are read by id. Each deletion counts in a merge, which removes deleted
+// documents.
 const subjectsMapping = `{
 	"settings": {
 		"index.number_of_shards": 1, "index.auto_expand_replicas": "0-1", "index.refresh_interval": "-1",

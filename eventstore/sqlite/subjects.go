@@ -17,14 +17,14 @@ import (
 // subjectsSuffix ends the name of the file with the keys of subjects, after the path of the store.
 const subjectsSuffix = ".subjects"
 
-// subjects are the keys of subjects. They have a file of their own, so that a copy of the events does not have
-// them, and a key that was destroyed is in no page and in no log of it.
+// subjects are the keys of subjects. A second file has them, so that a copy of the events does not, and a key that
+// was destroyed is in no page and in no log of the first.
 type subjects struct {
 	*file
 	keys *sql.DB
 }
 
-// newSubjects opens no connection yet. SQLite overwrites what it deletes (secure_delete), and a journal that it
+// newSubjects opens no connection yet. SQLite overwrites deleted keys (secure_delete), and a journal that it
 // deletes with each transaction has former pages no longer than that.
 func newSubjects(f *file, driver *sqlite.Driver, cfg Config) subjects {
 	cfg.Path += subjectsSuffix
@@ -43,7 +43,7 @@ func (s *subjects) SubjectKeys(ctx context.Context, of []string) (map[string][]b
 	return s.readKeys(ctx, s.keys, of)
 }
 
-// keysError is storeError for the file of the keys, which may be away when that of the events is not.
+// keysError is storeError for the file of the keys, which may be missing beside the file of the events.
 func (s *subjects) keysError(operation string, err error) error {
 	if _, already := errors.AsType[*eventstore.Error](err); err == nil || already {
 		return err

@@ -15,7 +15,7 @@ import (
 // tallyPeriod is the length of the periods of the table tally, in milliseconds.
 const tallyPeriod = int64(5 * time.Minute / time.Millisecond)
 
-// tallyRow is what the events of a row of the table tally have in common. An action and a queue are nil, or a text.
+// tallyRow is the key of a row of the table tally: the events of one period with one action and queue, which are nil or a text.
 type tallyRow struct {
 	period        int64
 	action, queue any

@@ -139,7 +139,7 @@ func (a *action) erase(ctx context.Context, sys backend, named subjects.Subject)
 	})
 }
 
-// subjectText says what was found.
+// subjectText describes the record of a subject.
 func subjectText(f subjects.SubjectRecord) string {
 	var page strings.Builder
 	fmt.Fprintf(&page, "%s: %s, %s about it, %s of the same messages\n", strings.Join(f.Hashes, ", "),
@@ -154,7 +154,7 @@ func subjectText(f subjects.SubjectRecord) string {
 	return page.String()
 }
 
-// unreachedText says what a key does not reach, and what to do about it.
+// unreachedText lists the copies that a key does not reach, each with its remedy.
 func unreachedText(f subjects.SubjectRecord) string {
 	var page strings.Builder
 	page.WriteString("the key does not reach:\n")

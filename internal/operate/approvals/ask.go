@@ -133,7 +133,7 @@ func (s Service) Ask(ctx context.Context, op *operation.Operation, in any) error
 	return s.wait(ctx, kept)
 }
 
-// withoutSubject returns a request with the hashes of the subject that it names, since what is kept of it must not
+// withoutSubject returns a request with the hashes of the subject that it names, since the record of an approval must not
 // name a person.
 func (s Service) withoutSubject(action Action, r request) (request, error) {
 	if action != Erase {

@@ -73,7 +73,7 @@ func (m wholeMessages) original(ctx context.Context, id string) (schemas.Event, 
 	return opened, access.RecordOriginals(ctx, nameOf(stored))
 }
 
-// nameOf returns an id of an event's message that tells nothing about it.
+// nameOf returns an id of an event's message that reveals nothing of it.
 func nameOf(e schemas.Event) string {
 	if e.Fingerprint != "" {
 		return e.Fingerprint

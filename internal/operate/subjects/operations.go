@@ -1,5 +1,5 @@
-// Package subjects finds what is recorded about a person whom messages are about, and erases it: the key by
-// which the originals of those messages open is destroyed.
+// Package subjects finds the record of a person whom messages are about, and erases it: the key by which the
+// originals of those messages open is destroyed.
 package subjects
 
 import (
@@ -42,7 +42,7 @@ type Subject struct {
 // FindInput is the input of FindSubject.
 type FindInput struct{ Body Subject }
 
-// FindOutput has what was found.
+// FindOutput has the record of a subject.
 type FindOutput struct{ Body SubjectRecord }
 
 // EraseInput is the input of EraseSubject.
@@ -67,7 +67,7 @@ type Erased struct {
 	CachedFor int `json:"cached_for" doc:"Seconds for which other processes may still use the key"`
 }
 
-// SubjectRecord is what is recorded about a subject.
+// SubjectRecord counts the keys, events and messages of a subject.
 type SubjectRecord struct {
 	Hashes     []string                `json:"hashes" nullable:"false" doc:"Hashes of the subject, by each key of hashes"`
 	Keys       int                     `json:"keys" doc:"Keys by which its originals open; 0: there are none, or it was erased"`
@@ -113,7 +113,7 @@ func Hashed(redactor *privacy.Redactor, s Subject) (Subject, error) {
 	return Subject{Hashes: hashes}, nil
 }
 
-// checkCaller refuses callers who see some queues: what is about a person is in all of them.
+// checkCaller refuses callers who see some queues: messages about a person are in all of them.
 func checkCaller(ctx context.Context) error {
 	if access.FromContext(ctx).Limited() {
 		return problem.Forbidden("you are limited to some queues and exchanges, and messages about a person may be in all of them", "Ask somebody without limits.")

@@ -149,7 +149,7 @@ func ReadBodies(ctx context.Context, of string) error {
 	return nil
 }
 
-// ShowsBodies reports whether an answer may quote bodies beside what was asked for, such as an error or a program does: the
+// ShowsBodies reports whether an answer may quote bodies that were not asked for, as an error or a program does: the
 // identity of a request may read them, and has said why if it needs a reason.
 func ShowsBodies(ctx context.Context) bool {
 	i := FromContext(ctx)
