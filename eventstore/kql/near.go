@@ -29,11 +29,27 @@ func (f Fields) near(name string) []string {
 		}
 	}
 	slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.distance, b.distance) })
+	keys := f.keysBelow(name)
+	if len(keys) > 0 { // names elsewhere are less likely
+		object, _, _ := strings.Cut(name, ".")
+		candidates = slices.DeleteFunc(candidates, func(c candidate) bool { return !strings.HasPrefix(c.name, object+".") })
+	}
 	var names []string
 	for _, c := range candidates[:min(3, len(candidates))] {
 		names = append(names, c.name)
 	}
-	return names
+	return append(names, keys...)
+}
+
+// keysBelow returns a name in an object as a key of the object's flattened fields: body.id as body.json.id.
+func (f Fields) keysBelow(name string) (keys []string) {
+	object, key, isBelow := strings.Cut(name, ".")
+	for _, field := range f.Known {
+		if isBelow && field.Type == Flattened && strings.HasPrefix(field.Name, object+".") {
+			keys = append(keys, field.Name+"."+key)
+		}
+	}
+	return keys
 }
 
 // unknown returns the error for a name without a field.

@@ -108,6 +108,14 @@ timestamp > now
 "body" is an object, which has no value; write body.text or body.json
 body: x
 ^`},
+		{`body.order.id: 8`, `
+no field "body.order.id"; did you mean body.json.order.id?
+body.order.id: 8
+^`},
+		{`body.txt: x`, `
+no field "body.txt"; did you mean body.text or body.json.txt?
+body.txt: x
+^`},
 		{`watership.ous: x`, `
 no field "watership.ous"; did you mean watership.ours, watership.queue or watership.class?
 watership.ous: x
