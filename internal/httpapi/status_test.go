@@ -180,8 +180,13 @@ func testPauseRoutes(t *testing.T, s served) {
 	if got := route(); member(got, "paused_by_hand") != nil || member(got, "error") != nil {
 		t.Errorf("%v", got)
 	}
-	if got := s.get(t, "/events/count"+query("query", "action: resumed and error.type: operator")); got["count"] != 1.0 {
-		t.Errorf("%v events of two requests, one of which changed nothing", got)
+	var resumed any
+	eventually(t, "its event is stored", func() bool {
+		resumed = s.get(t, "/events/count"+query("query", "action: resumed and error.type: operator"))["count"]
+		return resumed != 0.0
+	})
+	if resumed != 1.0 {
+		t.Errorf("%v events of two requests, one of which changed nothing", resumed)
 	}
 	viewer.do(t, http.MethodPost, "/routes/pause", why).wantProblem(t, http.StatusForbidden, "operator")
 	limited.do(t, http.MethodPost, "/routes/pause", why).wantProblem(t, http.StatusForbidden, "bob may not use all queues")
