@@ -47,7 +47,8 @@ COLLECTOR = GOGC=200 GOMEMLIMIT=2GiB
 TEST = $(COLLECTOR) $(GO) test -vet=off $(UNDEBUGGED) -parallel 3 -timeout $(TEST_TIMEOUT)
 
 # The packages whose tests take longest begin first, so that none of them is the last.
-LONGEST = ./pipeline ./indexer ./internal/server ./internal/cli ./internal/console
+LONGEST = ./pipeline ./indexer ./internal/server ./internal/cli ./internal/console ./broker ./replayer ./internal/httpapi \
+	./eventstore/elastic ./internal/topology ./subscription ./projection
 
 # make lint runs vet.
 test: ## Run every test on real servers (stop the servers with scripts/services down); with PKG, with the race detector
