@@ -2,6 +2,7 @@ package privacy
 
 import (
 	"context"
+	"errors"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -36,6 +37,9 @@ type RedactedError struct {
 }
 
 func (e *RedactedError) Error() string {
+	if erased, is := errors.AsType[*ErasedError](e.Err); is {
+		return "the message of event " + e.EventID + " was erased: the key of " + erased.Subject + " is destroyed"
+	}
 	text := "the message of event " + e.EventID + " is redacted, and a redacted message is never sent"
 	if e.Err != nil {
 		text += ": its original cannot be opened: " + e.Err.Error()

@@ -14,6 +14,7 @@ import (
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/subjects"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
+	"github.com/watershipmq/watership/internal/render/quantity"
 	"github.com/watershipmq/watership/internal/render/wording"
 )
 
@@ -115,7 +116,7 @@ func (a *action) erase(ctx context.Context, sys backend, named subjects.Subject)
 		preview: func(answer) string {
 			text := subjectText(last.SubjectRecord)
 			if last.Matched == 0 {
-				return text + "there is no key of it, so that nothing is left to erase but what an unfinished erasure may have left in the files of the keys\n"
+				return text + "no key is left to destroy; to erase it again removes what an erasure that was cut off has left in the files of keys\n"
 			}
 			return text + unreachedText(last.SubjectRecord)
 		},
@@ -130,7 +131,7 @@ func (a *action) erase(ctx context.Context, sys backend, named subjects.Subject)
 			if done.Matched == 0 {
 				return ""
 			}
-			return fmt.Sprintf("destroyed %s; other processes may use it for %s\n", wording.Plural(done.Done, "key"), time.Duration(last.CachedFor)*time.Second)
+			return fmt.Sprintf("destroyed %s; other processes may use it for up to %s\n", wording.Plural(done.Done, "key"), quantity.FormatDuration(time.Duration(last.CachedFor)*time.Second))
 		},
 	}, func(ctx context.Context) (answer, error) {
 		out, err := subjects.EraseSubject.Call(ctx, sys, in)
@@ -141,13 +142,21 @@ func (a *action) erase(ctx context.Context, sys backend, named subjects.Subject)
 
 // subjectText describes the record of a subject.
 func subjectText(f subjects.SubjectRecord) string {
+	name := strings.Join(f.Hashes, ", ")
+	if f.Events == 0 && f.Keys == 0 {
+		return name + ": nothing is recorded about it\n"
+	}
 	var page strings.Builder
-	fmt.Fprintf(&page, "%s: %s, %s about it, %s of the same messages\n", strings.Join(f.Hashes, ", "),
+	fmt.Fprintf(&page, "%s: %s, %s about it, %s of the same messages\n", name,
 		wording.Plural(f.Messages, "message"), wording.Plural(f.Events, "event"), wording.Plural(f.Others, "other event"))
 	if f.First != nil && f.Last != nil {
 		fmt.Fprintf(&page, "recorded from %s to %s\n", terminal.TimeCell(*f.First), terminal.TimeCell(*f.Last))
 	}
-	fmt.Fprintf(&page, "%s to open the originals\n", wording.Plural(f.Keys, "key"))
+	if f.Keys == 0 {
+		page.WriteString("no key opens the originals: it was erased, or none were kept\n")
+	} else {
+		fmt.Fprintf(&page, "%s the originals\n", wording.PluralVerb(f.Keys, "key", "opens", "open"))
+	}
 	if f.Unstorable > 0 {
 		fmt.Fprintf(&page, "%s too large for the store, in the queue of unstorable messages\n", wording.PluralVerb(f.Unstorable, "original", "is", "are"))
 	}
@@ -157,7 +166,7 @@ func subjectText(f subjects.SubjectRecord) string {
 // unreachedText lists the copies that a key does not reach, each with its remedy.
 func unreachedText(f subjects.SubjectRecord) string {
 	var page strings.Builder
-	page.WriteString("the key does not reach:\n")
+	page.WriteString("this does not erase:\n")
 	for _, queue := range slices.Sorted(maps.Keys(f.Waiting)) {
 		fmt.Fprintf(&page, "  %6d  waiting for queue %s, in plain: they end with their next attempts, or see watership waiting cancel\n", f.Waiting[queue], terminal.Cell(queue, 120))
 	}

@@ -28,18 +28,19 @@ func TestErase(t *testing.T) {
 		i.Eventually(t, "action: handled", 1)
 		found := i.Must(t, "subject", subject)
 		hash, _, _ := strings.Cut(found, ":")
-		servertest.WantWords(t, found, "1 message, 2 events about it", "1 key to open the originals")
+		servertest.WantWords(t, found, "1 message, 2 events about it", "1 key opens the originals")
 		if lines := i.Must(t, "subject", subject, "-o", "ndjson"); strings.Count(lines, "\n") != 2 || !strings.Contains(lines, hash) {
 			t.Errorf("it exports %s", lines)
 		}
+		servertest.WantWords(t, i.Must(t, "subject", "nobody"), "nothing is recorded about it")
 		servertest.WantRun(t, i.Run(t, "erase", subject, "--yes"), exitUsage, "--reason is required")
-		servertest.WantWords(t, i.Must(t, "erase", subject, "--dry-run"), "the key does not reach", "the data of services")
+		servertest.WantWords(t, i.Must(t, "erase", subject, "--dry-run"), "this does not erase:", "the data of services")
 		done := i.Run(t, "erase", subject, "--yes", "--operator", "eve", "--reason", "asked in May")
-		servertest.WantRun(t, done, exitOK, "destroyed 1 key; other processes may use it for 1m0s")
+		servertest.WantRun(t, done, exitOK, "destroyed 1 key; other processes may use it for up to 1m")
 		again := i.Run(t, "erase", hash, "--yes", "--reason", "asked in May")
-		servertest.WantRun(t, again, exitOK, "nothing is left to erase")
+		servertest.WantRun(t, again, exitOK, "no key is left to destroy", "it was erased")
 		refused := i.Run(t, "replay", "message.id: m-1", "--again", "--yes", "--reason", "a test")
-		servertest.WantRun(t, refused, exitFailed, "it was erased")
+		servertest.WantRun(t, refused, exitFailed, "was erased: the key of "+hash+" is destroyed")
 		var operations []string
 		for _, audited := range i.Eventually(t, "action: audited and user.name: eve", 2) {
 			operations = append(operations, audited.Audit.Operation)
