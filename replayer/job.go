@@ -79,11 +79,6 @@ type Job struct {
 	// request has its reply, or waits no longer.
 	DropReplyTo bool `json:"drop_reply_to,omitempty"`
 
-	// Key identifies the request that created the job, and Digest its content: a caller
-	// that repeats a request gets the job of the first. Empty: the request had no key.
-	Key    string `json:"key,omitempty"`
-	Digest string `json:"digest,omitempty"`
-
 	Operator string `json:"operator"` // the user who created the job
 	Reason   string `json:"reason,omitempty"`
 	Total    int    `json:"total"` // messages to send, by the plan

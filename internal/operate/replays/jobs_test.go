@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/operation/eventfilter"
 	"github.com/watershipmq/watership/internal/operation/problem"
@@ -224,100 +225,102 @@ func TestKeysOfRequests(t *testing.T) {
 	}
 }
 
-func TestARepeatedRequestFindsItsJob(t *testing.T) {
+// keyedJobs are the jobs of a System, and the store that keeps their keys.
+type keyedJobs struct {
+	replays *replayer.Replayer
+	store   system.EventStore
+}
+
+func newKeyedJobs(t *testing.T) keyedJobs {
+	t.Helper()
 	replays, sys := newReplays(t)
-	ctx := caller(t, "ann")
+	store, err := sys.Store(t.Context())
+	must(t, err)
+	return keyedJobs{replays, store}
+}
+
+func (k keyedJobs) find(ctx context.Context, key Key) (replayer.Job, error) {
+	return key.Find(ctx, k.store, k.replays)
+}
+
+// create creates the job of a request, whose plan has the id.
+func (k keyedJobs) create(ctx context.Context, key Key, id string) (replayer.Job, error) {
+	return key.Create(ctx, k.store, k.replays, replayer.Plan{Job: replayer.Job{ID: id, Query: "*"}})
+}
+
+func TestARepeatedRequestFindsItsJob(t *testing.T) {
+	jobs, ctx := newKeyedJobs(t), caller(t, "ann")
 	key := NewKey(ctx, "k-1", "a request")
-	if job, err := key.Find(ctx, replays); err != nil || job.ID != "" {
+	if job, err := jobs.find(ctx, key); err != nil || job.ID != "" {
 		t.Errorf("%+v, %v", job, err)
 	}
-	save(t, sys, replayer.Job{ID: "other", Query: "*", Created: time.Now()})
-	save(t, sys, replayer.Job{ID: "mine", Query: "*", Key: key.Text, Digest: key.Digest, Created: time.Now()})
-	if job, err := key.Find(ctx, replays); err != nil || job.ID != "mine" {
+	_, err := jobs.create(ctx, Key{}, "other")
+	must(t, err)
+	_, err = jobs.create(ctx, key, "mine")
+	must(t, err)
+	if job, err := jobs.find(ctx, key); err != nil || job.ID != "mine" {
 		t.Errorf("%+v, %v", job, err)
 	}
-	if job, err := (Key{}).Find(ctx, replays); err != nil || job.ID != "" {
+	if job, err := jobs.find(ctx, Key{}); err != nil || job.ID != "" {
 		t.Errorf("without a key: %+v, %v", job, err)
 	}
 }
 
 func TestAKeyIsForgottenAfterADay(t *testing.T) {
-	replays, sys := newReplays(t)
-	ctx := caller(t, "ann")
+	jobs, ctx := newKeyedJobs(t), caller(t, "ann")
 	key := NewKey(ctx, "k-1", "a request")
-	save(t, sys, replayer.Job{ID: "old", Query: "*", Key: key.Text, Digest: key.Digest, Created: time.Now().Add(-KeyAge - time.Minute)})
-	if job, err := key.Find(ctx, replays); err != nil || job.ID != "" {
+	_, err := eventstore.SaveRecord(ctx, jobs.store, keyRecord, key.Text, "", keyed{Job: "old", Digest: key.Digest, Created: time.Now().Add(-KeyAge - time.Minute)})
+	must(t, err)
+	if job, err := jobs.find(ctx, key); err != nil || job.ID != "" {
 		t.Errorf("%+v, %v", job, err)
+	}
+	for range 2 {
+		if job, err := jobs.create(ctx, key, "new"); err != nil || job.ID != "new" {
+			t.Errorf("%+v, %v", job, err)
+		}
 	}
 }
 
 func TestAKeyIsForOneRequest(t *testing.T) {
-	replays, sys := newReplays(t)
-	ctx := caller(t, "ann")
-	key := NewKey(ctx, "k-1", "a request")
-	save(t, sys, replayer.Job{ID: "mine", Query: "*", Key: key.Text, Digest: key.Digest, Created: time.Now()})
-	_, err := NewKey(ctx, "k-1", "another").Find(ctx, replays)
-	wantRefused(t, err, http.StatusUnprocessableEntity, "the Idempotency-Key was used for another request", "Send a new key with a new request.")
+	jobs, ctx := newKeyedJobs(t), caller(t, "ann")
+	key, other := NewKey(ctx, "k-1", "a request"), NewKey(ctx, "k-1", "another")
+	_, err := jobs.create(ctx, key, "mine")
+	must(t, err)
+	const detail, remedy = "the Idempotency-Key was used for another request, or with other permissions", "Send a new key with a new request."
+	_, err = jobs.find(ctx, other)
+	wantRefused(t, err, http.StatusUnprocessableEntity, detail, remedy)
+	_, err = jobs.create(ctx, other, "theirs")
+	wantRefused(t, err, http.StatusUnprocessableEntity, detail, remedy)
 	limited := access.NewContext(t.Context(), access.Identity{Name: "ann", Method: access.ByToken, Role: access.Admin, Queues: []string{"orders"}})
-	_, err = key.Find(limited, replays)
-	wantRefused(t, err, http.StatusUnprocessableEntity, "or with other permissions", "Send a new key with a new request.")
+	_, err = jobs.find(limited, key)
+	wantRefused(t, err, http.StatusUnprocessableEntity, detail, remedy)
+	var none *replayer.NoJobError
+	if _, err := jobs.replays.Job(ctx, "theirs"); !errors.As(err, &none) { // what is refused leaves no job that somebody could resume
+		t.Error(err)
+	}
 }
 
-// Two processes may create a job for one key at the same time: the older one runs.
-func TestOneJobOfTwoRuns(t *testing.T) {
-	replays, sys := newReplays(t)
-	ctx := caller(t, "ann")
+// Two requests may both find no job, and then both create theirs.
+func TestTwoRequestsWithAKeyCreateOneJob(t *testing.T) {
+	jobs, ctx := newKeyedJobs(t), caller(t, "ann")
 	key := NewKey(ctx, "k-1", "a request")
-	older := replayer.Job{ID: "a", State: replayer.Planned, Query: "*", Key: key.Text, Digest: key.Digest, Created: time.Now().Add(-time.Second)}
-	newer := older
-	newer.ID, newer.Created = "b", time.Now()
-	save(t, sys, older)
-	save(t, sys, newer)
-	for _, created := range []replayer.Job{older, newer} {
-		if got, err := key.Settle(ctx, replays, created); err != nil || got.ID != "a" {
-			t.Errorf("%s: %+v, %v", created.ID, got, err)
+	for _, id := range []string{"a", "b"} {
+		if job, err := jobs.create(ctx, key, id); err != nil || job.ID != "a" {
+			t.Errorf("%s: %+v, %v", id, job, err)
 		}
 	}
-	if job, err := replays.Job(ctx, "b"); err != nil || job.State != replayer.Cancelled || job.Problem != "a repeated request: see job a" {
-		t.Errorf("%+v, %v", job, err)
-	}
-	if job, err := replays.Job(ctx, "a"); err != nil || job.State != replayer.Planned {
-		t.Errorf("%+v, %v", job, err)
-	}
 }
 
-// A job may be stored, and begin, before an older one of the same key is stored.
-func TestAJobThatHasBegunIsTheOneOfItsKey(t *testing.T) {
-	replays, sys := newReplays(t)
-	ctx := caller(t, "ann")
+// A process may end after it has reserved an id.
+func TestAReservedIDIsOfTheNextRequest(t *testing.T) {
+	jobs, ctx := newKeyedJobs(t), caller(t, "ann")
 	key := NewKey(ctx, "k-1", "a request")
-	older := replayer.Job{ID: "a", State: replayer.Planned, Query: "*", Key: key.Text, Digest: key.Digest, Created: time.Now()}
-	begun := older
-	begun.ID, begun.State, begun.Updated = "b", replayer.Running, time.Now()
-	save(t, sys, begun)
-	save(t, sys, older)
-	if got, err := key.Settle(ctx, replays, older); err != nil || got.ID != "b" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	if job, err := replays.Job(ctx, "a"); err != nil || job.State != replayer.Cancelled || job.Problem != "a repeated request: see job b" {
+	_, err := key.reserve(ctx, jobs.store, "a")
+	must(t, err)
+	if job, err := jobs.find(ctx, key); err != nil || job.ID != "" {
 		t.Errorf("%+v, %v", job, err)
 	}
-	if got, err := key.Find(ctx, replays); err != nil || got.ID != "b" {
-		t.Errorf("a repeated request gets %+v, %v", got, err)
-	}
-}
-
-// What is refused leaves no job that somebody could resume.
-func TestAJobOfAnotherRequestWithItsKeyIsCancelled(t *testing.T) {
-	replays, sys := newReplays(t)
-	ctx := caller(t, "ann")
-	first, second := NewKey(ctx, "k-1", "a request"), NewKey(ctx, "k-1", "another")
-	save(t, sys, replayer.Job{ID: "a", State: replayer.Planned, Query: "*", Key: first.Text, Digest: first.Digest, Created: time.Now()})
-	created := replayer.Job{ID: "b", State: replayer.Planned, Query: "*", Key: second.Text, Digest: second.Digest, Created: time.Now()}
-	save(t, sys, created)
-	_, err := second.Settle(ctx, replays, created)
-	wantRefused(t, err, http.StatusUnprocessableEntity, "the Idempotency-Key was used for another request", "Send a new key with a new request.")
-	if job, err := replays.Job(ctx, "b"); err != nil || job.State != replayer.Cancelled {
+	if job, err := jobs.create(ctx, key, "b"); err != nil || job.ID != "a" {
 		t.Errorf("%+v, %v", job, err)
 	}
 }

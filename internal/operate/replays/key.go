@@ -3,23 +3,25 @@ package replays
 import (
 	"context"
 	"encoding/json"
-	"slices"
+	"errors"
 	"time"
 
-	"github.com/watershipmq/watership/internal/operation/code"
-
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/operation/idempotency"
 	"github.com/watershipmq/watership/internal/operation/problem"
-	"github.com/watershipmq/watership/internal/storeread"
 	"github.com/watershipmq/watership/replayer"
 )
 
 // KeyAge is how long the key of a request is known.
 const KeyAge = 24 * time.Hour
 
-// Key is the Idempotency-Key of a request for a job. Jobs keep it, so that a
-// repeated request finds the job after a restart and in other processes.
+// keyRecord is the kind of the records of keys. They stay, as jobs do; one that is older than KeyAge is replaced.
+const keyRecord = "replay_key"
+
+// Key is the Idempotency-Key of a request for a job. Its record has the id of the job before the job
+// is created, so that requests at the same time, in any process, are for one job.
 type Key struct {
 	Text   string // of the caller; "": the request has none
 	Digest string // of the request
@@ -35,73 +37,79 @@ func NewKey(ctx context.Context, text string, request any) Key {
 	return Key{idempotency.Digest(string(caller.Method), caller.Name, text), idempotency.Digest(string(content))}
 }
 
-// Find returns the job that runs for the key; without an id if none exists. A job that the
+// keyed is the record of a key.
+type keyed struct {
+	Job     string    `json:"job"` // its id
+	Digest  string    `json:"digest"`
+	Created time.Time `json:"created"`
+}
+
+// read returns the record of the key, which is zero if there is none that still counts. The version is of the
+// record to replace.
+func (k Key) read(ctx context.Context, store eventstore.RecordReader) (of keyed, version string, err error) {
+	version, err = eventstore.ReadRecord(ctx, store, keyRecord, k.Text, &of)
+	if err != nil || time.Since(of.Created) > KeyAge {
+		return keyed{}, version, err
+	}
+	if of.Digest != k.Digest {
+		return of, version, ErrOtherRequest()
+	}
+	return of, version, nil
+}
+
+// Find returns the job of the key; without an id if none was created. A job that the
 // caller may not see comes from a request with other permissions.
-func (k Key) Find(ctx context.Context, replays *replayer.Replayer) (replayer.Job, error) {
-	same, err := k.jobs(ctx, replays)
-	if err != nil || len(same) == 0 {
+func (k Key) Find(ctx context.Context, store eventstore.RecordReader, replays *replayer.Replayer) (replayer.Job, error) {
+	if k.Text == "" {
+		return replayer.Job{}, nil
+	}
+	of, _, err := k.read(ctx, store)
+	if err != nil || of.Job == "" {
 		return replayer.Job{}, err
 	}
-	return k.choose(ctx, same)
+	job, err := replays.Job(ctx, of.Job)
+	var none *replayer.NoJobError
+	switch {
+	case errors.As(err, &none): // its process creates it now, or has ended before
+		return replayer.Job{}, nil
+	case err == nil && !access.FromContext(ctx).Within(job.Query):
+		return job, ErrOtherRequest()
+	}
+	return job, err
 }
 
-// jobs returns the jobs with the key, oldest first.
-func (k Key) jobs(ctx context.Context, replays *replayer.Replayer) (same []replayer.Job, err error) {
+// Create creates the job of a plan, or returns the job that another request with the key has created.
+func (k Key) Create(ctx context.Context, store eventstore.RecordStore, replays *replayer.Replayer, plan replayer.Plan) (replayer.Job, error) {
 	if k.Text == "" {
-		return nil, nil
+		return replays.Create(ctx, plan)
 	}
-	for job, err := range replays.Jobs(ctx) {
-		if storeread.EndsRead(err) {
-			return nil, err
-		}
-		if err == nil && time.Since(job.Created) > KeyAge {
-			break
-		}
-		if err == nil && job.Key == k.Text {
-			same = append(same, job)
-		}
+	id, err := k.reserve(ctx, store, plan.Job.ID)
+	if err != nil {
+		return replayer.Job{}, err
 	}
-	slices.Reverse(same)
-	return same, ctx.Err()
+	plan.Job.ID = id
+	job, err := replays.Create(ctx, plan)
+	if err == nil {
+		return job, nil
+	}
+	if other, findErr := k.Find(ctx, store, replays); other.ID != "" {
+		return other, findErr
+	}
+	return job, err
 }
 
-// choose returns the one of some jobs with the key that runs: the oldest that has begun, else the
-// oldest that can begin.
-func (k Key) choose(ctx context.Context, same []replayer.Job) (replayer.Job, error) {
-	chosen := same[0]
-	for _, is := range []func(replayer.State) bool{
-		func(s replayer.State) bool { return s != replayer.Planned && s != replayer.Cancelled },
-		func(s replayer.State) bool { return s == replayer.Planned },
-	} {
-		if at := slices.IndexFunc(same, func(job replayer.Job) bool { return is(job.State) }); at >= 0 {
-			chosen = same[at]
-			break
+// reserve returns the id of the job of the key: the given one, unless another request was first.
+func (k Key) reserve(ctx context.Context, store eventstore.RecordStore, id string) (string, error) {
+	for {
+		of, version, err := k.read(ctx, store)
+		if err != nil || of.Job != "" {
+			return of.Job, err
+		}
+		saved, err := eventstore.SaveRecord(ctx, store, keyRecord, k.Text, version, keyed{Job: id, Digest: k.Digest, Created: time.Now().UTC()})
+		if err != nil || saved != "" {
+			return id, err
 		}
 	}
-	if chosen.Digest != k.Digest || !access.FromContext(ctx).Within(chosen.Query) {
-		return chosen, ErrOtherRequest()
-	}
-	return chosen, nil
-}
-
-// Settle returns the job that runs for the key. If other processes have created some at the same
-// time, those that do not run are cancelled before they begin: by each process that sees them, as
-// a job may be stored before an older one.
-func (k Key) Settle(ctx context.Context, replays *replayer.Replayer, created replayer.Job) (replayer.Job, error) {
-	same, err := k.jobs(ctx, replays)
-	if err != nil || len(same) == 0 {
-		return created, err
-	}
-	chosen, refused := k.choose(ctx, same)
-	for _, job := range same {
-		if job.ID == chosen.ID || job.State != replayer.Planned {
-			continue
-		}
-		if got, err := replays.Cancel(ctx, job.ID, "a repeated request: see job "+chosen.ID); err != nil && !got.Finished() {
-			return created, err
-		}
-	}
-	return chosen, refused
 }
 
 // ErrOtherRequest is the response to another request with the same key.

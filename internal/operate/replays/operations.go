@@ -113,7 +113,11 @@ func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput
 	if err != nil {
 		return nil, err
 	}
-	known, err := key.Find(ctx, jobs)
+	store, err := o.System.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known, err := key.Find(ctx, store, jobs)
 	if err != nil || known.ID != "" {
 		return outputOf(ctx, known), errors.Join(err, o.startPlanned(ctx, known, in.Body.StopAfter))
 	}
@@ -128,12 +132,7 @@ func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput
 		remedy := cmp.Or(refused.Remedy("unchecked_routes"), "see the plan of the same request")
 		return nil, &problem.Problem{Code: code.PlanRefused, Detail: refused.Error(), Remedy: strings.ToUpper(remedy[:1]) + remedy[1:] + "."}
 	}
-	plan.Job.Key, plan.Job.Digest = key.Text, key.Digest
-	created, err := jobs.Create(ctx, plan)
-	if err != nil {
-		return nil, err
-	}
-	job, err := key.Settle(ctx, jobs, created)
+	job, err := key.Create(ctx, store, jobs, plan)
 	if err != nil {
 		return nil, err
 	}
