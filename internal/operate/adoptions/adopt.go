@@ -254,9 +254,14 @@ func (a Adopter) next(ctx context.Context, s *rabbit.Session, n int) (batch []am
 		case <-ctx.Done():
 			return nil
 		case <-idle.C:
-			if state, _, err := a.Connection.QueueState(ctx, a.Queue); !a.Follow && err == nil && state.Messages == 0 && !state.Uncertain {
+			state, _, err := a.Connection.QueueState(ctx, a.Queue)
+			if a.Follow || err != nil || state.Messages > 0 || state.Uncertain {
+				continue
+			}
+			if s.Cancel() != nil { // its answer follows the messages that are on their way
 				return nil
 			}
+			idle.Stop()
 		}
 	}
 	for len(batch) < n {
