@@ -29,12 +29,7 @@ type service struct {
 
 // newService is stopped.
 func newService(t testing.TB, handler http.HandlerFunc) *service {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return &service{t: t, address: listener.Addr().String(), handler: handler}
+	return &service{t: t, address: rabbittest.FreeAddress(t), handler: handler}
 }
 
 func (s *service) start() {

@@ -86,9 +86,7 @@ func (run receiversRun) p99(t *testing.T, b rabbittest.Broker) time.Duration {
 	}))
 	t.Cleanup(service.Close)
 	t.Cleanup(end)
-	down := httptest.NewServer(nil)
-	down.Close()
-	working, refusing := webhook.New(webhook.Config{URL: service.URL, Timeout: time.Minute}), webhook.New(webhook.Config{URL: down.URL})
+	working, refusing := webhook.New(webhook.Config{URL: service.URL, Timeout: time.Minute}), webhook.New(webhook.Config{URL: "http://" + rabbittest.FreeAddress(t)})
 	hanging := webhook.New(webhook.Config{URL: service.URL, Timeout: 2 * time.Second})
 	queue := rabbittest.Name(t)
 	r := startSilent(t, b, func(c *Config) {

@@ -67,11 +67,18 @@ func scripted(t *testing.T, answer http.HandlerFunc) *Store {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Elastic-Product", "Elasticsearch")
+		if r.URL.Path == healthPath {
+			fmt.Fprint(w, `{"status":"green"}`)
+			return
+		}
 		answer(w, r)
 	}))
 	t.Cleanup(server.Close)
 	return open(t, Config{URLs: []string{server.URL}, Stream: "scripted"})
 }
+
+// healthPath is the path of probes, which a store sends while an answer is late. Tests of other requests do not see them.
+const healthPath = "/_cluster/health"
 
 // throughProxy is the real server behind a proxy, in which fault can answer instead.
 func throughProxy(t *testing.T, fault func(w http.ResponseWriter, r *http.Request, real http.Handler)) *Store {
@@ -81,7 +88,13 @@ func throughProxy(t *testing.T, fault func(w http.ResponseWriter, r *http.Reques
 		t.Fatal(err)
 	}
 	real := httputil.NewSingleHostReverseProxy(target)
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fault(w, r, real) }))
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == healthPath {
+			real.ServeHTTP(w, r)
+			return
+		}
+		fault(w, r, real)
+	}))
 	t.Cleanup(proxy.Close)
 	return open(t, Config{URLs: []string{proxy.URL}})
 }

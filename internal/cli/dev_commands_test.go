@@ -11,13 +11,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
 )
 
 // Every command finds the dev that runs in a folder, and what a killed one has
 // recorded is there for the next.
 func TestDevelopmentFromASecondTerminal(t *testing.T) {
-	amqp, web := servertest.FreeAddress(t), servertest.FreeAddress(t)
+	amqp, web := rabbittest.FreeAddress(t), rabbittest.FreeAddress(t)
 	dir := filepath.Join(t.TempDir(), "it's here")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/internal/system/embedded"
 )
@@ -20,7 +21,7 @@ import (
 // A dev that was killed leaves its store, and another dev that has its port since
 // is not taken for it.
 func TestKilledDevelopmentIsNotMistaken(t *testing.T) {
-	address := servertest.FreeAddress(t)
+	address := rabbittest.FreeAddress(t)
 	killed := develop(t, nil, "--empty", "--amqp-listen", address)
 	killed.says(t, "Try, in a second terminal")
 	if err := killed.signal(t, syscall.SIGKILL); err == nil {

@@ -107,7 +107,7 @@ func newReader(t *testing.T) *guideReader {
 	}
 	var there, back []string
 	for _, port := range []string{"18081", "18082"} {
-		_, free, _ := strings.Cut(servertest.FreeAddress(t), ":")
+		_, free, _ := strings.Cut(rabbittest.FreeAddress(t), ":")
 		there, back = append(there, port, free), append(back, free, port)
 	}
 	r.ports, r.printed = strings.NewReplacer(there...), strings.NewReplacer(back...)

@@ -450,7 +450,7 @@ func TestServerMistakes(t *testing.T) {
 	if err := os.Chmod(open, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	closed := "http://" + servertest.FreeAddress(t)
+	closed := "http://" + rabbittest.FreeAddress(t)
 	for _, test := range []struct {
 		args []string
 		want string

@@ -31,12 +31,7 @@ func silentNode(t *testing.T, address string) string {
 // awayNode refuses connections.
 func awayNode(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	return l.Addr().String()
+	return rabbittest.FreeAddress(t)
 }
 
 // hostOf returns the host:port of a URL.

@@ -67,7 +67,7 @@ func TestReceiversOfMessages(t *testing.T) {
 // A receiver that is down delays no other, although its messages are in front of theirs.
 func TestFairnessAmongReceivers(t *testing.T) {
 	servertest.OnNewest(t, func(t *testing.T, p servertest.Parts) {
-		works, down := servertest.NewService(t, servertest.Success), "http://"+servertest.FreeAddress(t)+"/"
+		works, down := servertest.NewService(t, servertest.Success), "http://"+rabbittest.FreeAddress(t)+"/"
 		i := p.Install(t, "{headers.callback_url}")
 		i.Rewrite(t, "timeout: 10s", fmt.Sprintf(`timeout: 10s, hosts: [%q, %q], private_networks: [127.0.0.1/32]`,
 			strings.TrimSuffix(works.URL, "/"), strings.TrimSuffix(down, "/")))

@@ -64,7 +64,7 @@ func newSeam(t *testing.T, p servertest.Parts) *seam {
 	s.serves = []*servertest.Installation{s.Installation}
 	if p.Kind != "SQLite" { // a file has one serve
 		other := *s.Installation
-		other.Config, other.Listen = filepath.Join(t.TempDir(), "watership.yaml"), servertest.FreeAddress(t)
+		other.Config, other.Listen = filepath.Join(t.TempDir(), "watership.yaml"), rabbittest.FreeAddress(t)
 		text, err := os.ReadFile(s.Config)
 		if err == nil {
 			err = os.WriteFile(other.Config, []byte(strings.ReplaceAll(string(text), s.Listen, other.Listen)), 0o600)

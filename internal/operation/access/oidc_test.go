@@ -23,6 +23,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
 // realProvider is an OpenID Connect provider in a process of its own. start starts it.
@@ -50,12 +52,7 @@ func newRealProvider(t *testing.T, back string) realProvider {
 	if err := os.WriteFile(users, []byte(list), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	listener.Close()
+	_, port, _ := net.SplitHostPort(rabbittest.FreeAddress(t))
 	issuer := "http://localhost:" + port + "/"
 	return realProvider{issuer, func() {
 		ctx, stop := context.WithCancel(context.Background())

@@ -3,6 +3,7 @@ package rabbittest
 import (
 	"sync"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -54,11 +55,21 @@ func (o *observers) channel(t testing.TB, b Broker) *amqp.Channel {
 	return ch
 }
 
-// Look returns the numbers of ready messages and of consumers of a queue.
+// leaderTimeout is a little less than the time after which RabbitMQ answers that a quorum queue is empty, in place of
+// its leader.
+const leaderTimeout = 200 * time.Millisecond
+
+// Look returns the numbers of ready messages and of consumers of a queue, as its leader knows them.
 func (b Broker) Look(t testing.TB, queue string) (q amqp.Queue) {
 	t.Helper()
 	ask := func(ch *amqp.Channel) (err error) {
-		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		for range 60 {
+			asked := time.Now()
+			q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+			if err != nil || q.Messages > 0 || q.Consumers > 0 || time.Since(asked) < leaderTimeout {
+				break
+			}
+		}
 		return err
 	}
 	err := b.observe(t, ask)

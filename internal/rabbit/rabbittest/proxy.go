@@ -26,7 +26,7 @@ func (a Address) Proxy(t testing.TB) *Proxy {
 		t.Fatal(err)
 	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
-	proxy := toxiproxy.NewProxy(server, "broker", "127.0.0.1:0", u.Host)
+	proxy := toxiproxy.NewProxy(server, "broker", FreeAddress(t), u.Host)
 	if err := proxy.Start(); err != nil {
 		t.Fatalf("start proxy: %v", err)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	mathrand "math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -74,7 +72,7 @@ func NewInstallation(t *testing.T, broker rabbittest.Broker) *Installation {
 	name := strings.ToLower("t" + rand.Text()[:8])
 	return &Installation{
 		Broker: broker, Binary: path, Config: filepath.Join(t.TempDir(), "watership.yaml"),
-		Prefix: name, Stream: name, Exchange: name + "-github", Queue: name + "-ci", Listen: FreeAddress(t),
+		Prefix: name, Stream: name, Exchange: name + "-github", Queue: name + "-ci", Listen: rabbittest.FreeAddress(t),
 	}
 }
 
@@ -115,7 +113,7 @@ func (i *Installation) Configure(t *testing.T, pairs ...string) {
 func (i *Installation) WithRoles(t *testing.T, roles string, settings ...string) (one *Installation, p *Process) {
 	t.Helper()
 	process := *i
-	process.Listen = FreeAddress(t)
+	process.Listen = rabbittest.FreeAddress(t)
 	process.Environ = append(os.Environ(), "WATERSHIP_ROLES="+roles, "WATERSHIP_HTTP_LISTEN="+process.Listen)
 	process.Environ = append(process.Environ, settings...)
 	return &process, process.Serve(t)
@@ -149,22 +147,6 @@ func (i *Installation) Remove(t *testing.T) {
 	for _, exchange := range append(schemas.Topology{Prefix: i.Prefix}.Exchanges(), i.Exchange) {
 		_ = channel.ExchangeDelete(exchange, false, false)
 	}
-}
-
-// FreeAddress returns an address on which nothing listens. Its port is random, below those
-// that the kernel gives to connections and to listeners without a port, so that no other test
-// gets it before it is used.
-func FreeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 10_000+mathrand.IntN(20_000))
-		if listener, err := net.Listen("tcp", address); err == nil {
-			_ = listener.Close()
-			return address
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 // Publisher returns a publisher that does not give up while a broker is down.

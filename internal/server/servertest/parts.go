@@ -127,7 +127,7 @@ func (p Parts) Install(t *testing.T, handler string) *Installation {
 // InstallEmbedded makes an installation whose serve has the broker and the store.
 func InstallEmbedded(t *testing.T, handler string) *Installation {
 	t.Helper()
-	listen, data := FreeAddress(t), t.TempDir()
+	listen, data := rabbittest.FreeAddress(t), t.TempDir()
 	i := NewInstallation(t, rabbittest.Broker{Address: rabbittest.Address{URL: "amqp://guest:guest@" + listen + "/"}})
 	i.Store = "sqlite:" + filepath.Join(data, "store.db")
 	i.write(t, handler, fmt.Sprintf("amqp: {url: 'embedded://', listen: %q}\ndata: %q\nstore: {url: %q}", listen, data, i.Store))

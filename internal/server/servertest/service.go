@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
 // Post is one request that the service of a test got.
@@ -86,7 +88,7 @@ func (s *Service) Got() map[string][]Post {
 // ServeHTTP serves a handler until the test ends, and returns its address.
 func ServeHTTP(t *testing.T, handler http.Handler) string {
 	t.Helper()
-	address := FreeAddress(t)
+	address := rabbittest.FreeAddress(t)
 	server := &http.Server{Addr: address, Handler: handler}
 	go func() { _ = server.ListenAndServe() }()
 	t.Cleanup(func() { _ = server.Close() })

@@ -37,8 +37,7 @@ func TestCauseOfFailedRequests(t *testing.T) {
 	demanding := httptest.NewUnstartedServer(http.NotFoundHandler())
 	demanding.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	serve(t, demanding, true)
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
+	const gone = "127.0.0.1:1"                    // nothing listens there
 	deaf, err := net.Listen("tcp", "127.0.0.1:0") // answers no TLS handshake
 	if err != nil {
 		t.Fatal(err)
@@ -54,13 +53,13 @@ func TestCauseOfFailedRequests(t *testing.T) {
 		transport *http.Transport
 		want      Cause
 	}{
-		"refused":           {gone.URL, &http.Transport{}, Unavailable},
+		"refused":           {"http://" + gone, &http.Transport{}, Unavailable},
 		"reset":             {resetting.URL, &http.Transport{}, Unavailable},
 		"closed":            {closing.URL, &http.Transport{}, Unavailable},
 		"no address":        {"http://shop.invalid", nameless, Unavailable},
 		"unknown authority": {untrusted.URL, &http.Transport{}, Unavailable},
 		"no certificate":    {demanding.URL, demanding.Client().Transport.(*http.Transport), Unavailable},
-		"no TLS":            {"https" + gone.URL[len("http"):], &http.Transport{}, Unavailable},
+		"no TLS":            {"https://" + gone, &http.Transport{}, Unavailable},
 		"TLS of no server":  {"https" + silent.URL[len("http"):], &http.Transport{}, Unavailable},
 		"TLS time-out":      {"https://" + deaf.Addr().String(), impatient, TimedOut}, // the error does not differ
 		"time-out":          {silent.URL, &http.Transport{ResponseHeaderTimeout: 50 * time.Millisecond}, TimedOut},
