@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/watershipmq/watership/docs"
 	"github.com/watershipmq/watership/internal/config"
 )
 
@@ -34,10 +35,10 @@ func groups() []*cobra.Group {
 // hidden no earlier than the help is printed.
 func addHelp(root *cobra.Command, from *settings) {
 	root.AddCommand(newSettingsTopic())
-	addPages(root)
+	pages := addPages(root)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args, help.Example = rejectUnknownTopic(root), "  watership help failed retry\n  watership help settings\n  watership help troubleshooting"
+		help.Args, help.Example = rejectUnknownTopic(root, pages), "  watership help failed retry\n  watership help settings\n  watership help troubleshooting"
 	}
 	printHelp := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
@@ -54,8 +55,8 @@ func (s *settings) hideInHelp(cmd *cobra.Command) {
 	}
 }
 
-// rejectUnknownTopic is rejectUnknownCommand for the arguments of help.
-func rejectUnknownTopic(root *cobra.Command) cobra.PositionalArgs {
+// rejectUnknownTopic is rejectUnknownCommand for the arguments of help. It names the pages that have the word.
+func rejectUnknownTopic(root *cobra.Command, pages []docs.Page) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		found, rest, err := root.Find(args)
 		if err == nil && found.HasSubCommands() {
@@ -63,6 +64,9 @@ func rejectUnknownTopic(root *cobra.Command) cobra.PositionalArgs {
 		}
 		if err != nil {
 			err = usagef("%w; watership help %s lists the other topics", err, pagesTopic)
+			if names := pagesWith(pages, strings.Join(args, " ")); len(names) > 0 {
+				err = usagef("%w\nthese topics have it: %s", err, strings.Join(names, ", "))
+			}
 		}
 		return err
 	}

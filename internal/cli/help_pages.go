@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,9 +18,9 @@ const (
 	contents   = "README" // the page with the list for readers
 )
 
-// addPages makes each page of the documentation a topic of help. The topics are in one list,
-// and not in the help of the command, which would be twice as long.
-func addPages(root *cobra.Command) {
+// addPages makes each page of the documentation a topic of help, and returns the pages by the names of
+// the topics. These are in one list, and not in the help of the command, which would be twice as long.
+func addPages(root *cobra.Command) []docs.Page {
 	pages, err := docs.Pages()
 	if err != nil { // the pages are in the program
 		panic(err)
@@ -35,6 +37,25 @@ func addPages(root *cobra.Command) {
 	}
 	list.SetHelpFunc(func(cmd *cobra.Command, _ []string) { writePages(cmd.OutOrStdout(), pages) })
 	root.AddCommand(list)
+	return pages
+}
+
+// pagesWith names the pages that have a word, at most five: those first that have it in headings, and often.
+func pagesWith(pages []docs.Page, word string) []string {
+	plain := func(text string) string { return strings.ReplaceAll(strings.ToLower(text), "-", " ") }
+	weights := map[string]int{}
+	for _, page := range pages {
+		for line := range strings.Lines(page.Text) {
+			count := strings.Count(plain(line), plain(word))
+			if strings.HasPrefix(line, "#") {
+				count *= 10
+			}
+			weights[page.Name] += count
+		}
+	}
+	maps.DeleteFunc(weights, func(_ string, weight int) bool { return weight == 0 })
+	names := slices.SortedFunc(maps.Keys(weights), func(a, b string) int { return cmp.Or(weights[b]-weights[a], strings.Compare(a, b)) })
+	return names[:min(len(names), 5)]
 }
 
 func writePages(out io.Writer, pages []docs.Page) {

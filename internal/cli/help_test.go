@@ -140,8 +140,16 @@ func TestHelpOfPages(t *testing.T) {
 	if got := help(t, "help", "routes"); !strings.Contains(got, "Usage:\n  watership routes") {
 		t.Errorf("a page hides the help of a command: %s", got)
 	}
-	if got := call(t.Context(), strings.NewReader(""), nil, "help", "nothing"); got.Code != exitUsage || !strings.HasSuffix(got.Err, "; watership help docs lists the other topics\n") {
-		t.Errorf("an unknown topic: %+v", got)
+	for word, end := range map[string]string{
+		"sonata":      "",
+		"GDPR":        "\n  these topics have it: privacy",
+		"fairness":    "\n  these topics have it: routes-page, ",
+		"dead letter": "\n  these topics have it: faq, coming-from, ",
+	} {
+		got := call(t.Context(), strings.NewReader(""), nil, append([]string{"help"}, strings.Fields(word)...)...)
+		if got.Code != exitUsage || !strings.Contains(got.Err+"$", "; watership help docs lists the other topics"+end) || end == "" && strings.Contains(got.Err, "these topics") {
+			t.Errorf("help %s: %+v", word, got)
+		}
 	}
 }
 
