@@ -11,24 +11,41 @@ import (
 	"github.com/watershipmq/watership/internal/history"
 	"github.com/watershipmq/watership/internal/operate/failures"
 	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operate/routes/queuepolicy"
+	"github.com/watershipmq/watership/internal/operation/code"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/subscription"
 )
 
 // pageOf names the page of the documentation that explains an error; "" if its text says all.
 func pageOf(err error) string {
-	var away *system.BrokerError
-	var store *eventstore.Error
-	var syntax *kql.SyntaxError
 	switch {
-	case errors.As(err, &away), errors.Is(err, rabbit.ErrNoConnection), errors.As(err, &store) && store.Kind != eventstore.BadRequest:
-		return "\nwatership doctor names the remedy; watership help troubleshooting has causes"
-	case errors.As(err, &syntax):
+	case isRefused(err, code.PlanRefused), isRefused(err, code.RoutesUnchecked), isRefused(err, code.ExpectMismatch), is[*replays.PlanError](err), is[*replayer.UncheckedError](err):
+		return "\nwatership help troubleshooting has causes, below A replay"
+	case is[*replayer.NoReportsError](err), is[*replayer.StoppedError](err):
+		return "\nwatership help replays says what a replay waits for"
+	case is[*queuepolicy.RefusedError](err):
+		return "\nwatership help coming-from says how a queue gets retries that has others today"
+	case isRefused(err, code.Erased), is[*privacy.RedactedError](err):
+		return "\nwatership help privacy says who can send and read it"
+	case isRefused(err, code.Unauthenticated), isRefused(err, code.Forbidden), isRefused(err, code.NeedsReason), isRefused(err, code.NeedsApproval):
+		return "\nwatership help people says what roles and permissions are for"
+	case is[*kql.SyntaxError](err), isRefused(err, code.InvalidQuery):
 		return "\nwatership help query describes the language"
 	}
+	var store *eventstore.Error
+	if is[*system.BrokerError](err) || errors.Is(err, rabbit.ErrNoConnection) || errors.As(err, &store) && store.Kind != eventstore.BadRequest {
+		return "\nwatership doctor names the remedy; watership help troubleshooting has causes"
+	}
 	return ""
+}
+
+func is[E error](err error) bool {
+	_, is := errors.AsType[E](err)
+	return is
 }
 
 // wordsOf returns the text of an error, with the names of flags and the zone of this process.

@@ -1,11 +1,18 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/failures"
+	"github.com/watershipmq/watership/internal/operate/replays"
+	"github.com/watershipmq/watership/internal/operate/routes/queuepolicy"
+	"github.com/watershipmq/watership/internal/operation/code"
+	"github.com/watershipmq/watership/internal/operation/problem"
+	"github.com/watershipmq/watership/privacy"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/subscription"
 )
@@ -43,6 +50,32 @@ func TestAnErrorNamesThePage(t *testing.T) {
 		got := call(t.Context(), strings.NewReader(""), []string{test.environ}, strings.Fields(test.args)...)
 		if got.Code == exitOK || !strings.Contains(got.Err, test.want) || !strings.HasSuffix(got.Err, test.page) {
 			t.Errorf("%s: %+v", test.args, got)
+		}
+	}
+}
+
+// An error of an operation leads to a page, also as the response of a server, and the page is a topic of help.
+func TestAnErrorOfAnOperationNamesThePage(t *testing.T) {
+	t.Parallel()
+	root := newRoot(terminal.Streams{}, nil)
+	for page, causes := range map[string][]error{
+		"troubleshooting": {
+			&replays.PlanError{Code: replays.Unroutable, Count: 1, Matched: 2}, &replayer.UncheckedError{Err: errors.New("away")},
+			&problem.Problem{Code: code.ExpectMismatch}, &problem.Problem{Code: code.RoutesUnchecked},
+		},
+		"replays":     {&replayer.NoReportsError{}, &replayer.StoppedError{Why: "2 of 10 have failed"}},
+		"coming-from": {&queuepolicy.RefusedError{Reason: "queue a is a stream"}},
+		"privacy":     {&privacy.RedactedError{EventID: "e"}, &problem.Problem{Code: code.Erased}},
+		"people":      {&problem.Problem{Code: code.Forbidden}, &problem.Problem{Code: code.NeedsApproval}},
+		"query":       {&problem.Problem{Code: code.InvalidQuery}},
+	} {
+		if topic, _, err := root.Find([]string{page}); err != nil || topic == root {
+			t.Errorf("there is no topic %s: %v", page, err)
+		}
+		for _, cause := range causes {
+			if text := errorText(fmt.Errorf("sending: %w", cause)); strings.Count(text, "watership help "+page+" ") != 1 {
+				t.Errorf("%T: %s", cause, text)
+			}
 		}
 	}
 }
