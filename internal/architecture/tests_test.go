@@ -23,7 +23,6 @@ func untested() map[string]string {
 		"internal/wire/header":                 "packages schemas and wire test it with messages and fuzzing",
 		"eventstore/elastic/internal/querydsl": "package elastic sends what it builds to Elasticsearch",
 		"schemas/internal/headertext":          "package schemas tests it with documents and fuzzing",
-		"internal/rabbit/exclusive":            "package replayer tests it with jobs that lose their connections",
 		"internal/operation/sse":               "package httpapi tests it with streams of its operations",
 		"internal/console/adoptionpage":        page,
 		"internal/console/subscriptionpage":    page,

@@ -60,9 +60,12 @@ func Open(ctx context.Context, broker rabbit.Config, queue string, timeout time.
 		return nil, err
 	}
 	c.Connection = conn
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("the broker does not answer"))
+	waiting, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("the broker does not answer"))
 	defer cancel()
-	err = c.lock(ctx, deadHolderTimeout, func(ch *amqp.Channel) error { return c.declare(ch, queue) })
+	err = c.lock(waiting, deadHolderTimeout, func(ch *amqp.Channel) error { return c.declare(ch, queue) })
+	if errors.Is(err, ErrLocked) && ctx.Err() != nil { // the holder may have died
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
