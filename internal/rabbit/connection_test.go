@@ -3,11 +3,14 @@ package rabbit
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -57,7 +60,8 @@ func TestChannelSaysWhyThereIsNone(t *testing.T) {
 	}
 	listener.Close() // nothing listens at the address now
 	c := open(t, "amqp://user:secret@"+listener.Addr().String(), nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	rabbittest.Eventually(t, "an attempt", func() bool { return strings.Contains(c.Err().Error(), "connection refused") })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = c.Channel(ctx)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "connection refused") {
@@ -98,49 +102,33 @@ func TestInstanceThatIsMeant(t *testing.T) {
 	rabbittest.Eventually(t, "a connection", func() bool { return c.Err() == nil })
 }
 
+// In virtual time no attempt ends before the broker has accepted it.
 func TestSilentBrokerIsGivenUp(t *testing.T) {
-	rabbittest.NoLeaks(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	accepted := make(chan net.Conn, 100)
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				close(accepted)
-				return
+	synctest.Test(t, func(t *testing.T) {
+		var accepted sync.WaitGroup // ends with the connections
+		dials := make(chan struct{}, 100)
+		log := &rabbittest.Log{}
+		c := open(t, "amqp://shop", func(cfg *Config) {
+			cfg.Logger = log.Logger()
+			cfg.Dial = func(string, string) (net.Conn, error) {
+				ours, silent := net.Pipe()
+				accepted.Go(func() { _, _ = io.Copy(io.Discard, silent) })
+				dials <- struct{}{}
+				return ours, nil
 			}
-			accepted <- conn
+		})
+		for range 3 { // reconnects, and logs each event once
+			rabbittest.Receive(t, dials)
 		}
-	}()
-	t.Cleanup(func() {
-		listener.Close()
-		for conn := range accepted {
-			conn.Close()
+		if err := c.Err(); !strings.Contains(err.Error(), "no AMQP handshake within 10s") {
+			t.Errorf("got %v", err)
 		}
+		if n := log.Count(""); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, log)
+		}
+		c.Close()
+		accepted.Wait()
 	})
-	log := &rabbittest.Log{}
-	c := open(t, "amqp://"+listener.Addr().String(), func(cfg *Config) {
-		cfg.DialTimeout = 50 * time.Millisecond
-		cfg.Logger = log.Logger()
-	})
-	var silent []net.Conn // referenced, since garbage collection would close them
-	for range 3 {         // reconnects, and logs each event once
-		silent = append(silent, rabbittest.Receive(t, accepted))
-	}
-	defer func() {
-		for _, conn := range silent {
-			conn.Close()
-		}
-	}()
-	if err := c.Err(); !strings.Contains(err.Error(), "no AMQP handshake within 50ms") {
-		t.Errorf("got %v", err)
-	}
-	if n := log.Count(""); n != 1 {
-		t.Errorf("logged %d times:\n%s", n, log)
-	}
 }
 
 func TestCloseInterruptsADialThatHangs(t *testing.T) {

@@ -229,7 +229,8 @@ func TestPublishWaitsNoLongerThanItsContext(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	proxy.Cut()
-	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+	rabbittest.Eventually(t, "the loss of the connection", func() bool { return c.Err() != nil })
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := p.Publish(ctx, to(queue, "third")); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no connection") {
 		t.Errorf("got %v", err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -215,15 +216,20 @@ func TestErrorHasTheStatusOnce(t *testing.T) {
 	}
 }
 
+// A service that has taken a request and does not answer within the time-out may fail by the message. In
+// virtual time the time-out cannot end before the connection is there.
 func TestTimeout(t *testing.T) {
-	release := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
-	t.Cleanup(server.Close)
-	t.Cleanup(func() { close(release) })
-	err := post(Config{URL: server.URL, Timeout: 50 * time.Millisecond}, schemas.Envelope{}, retry.Attempt{})
-	if err == nil || meaningOf(err) != Retry || retry.TypeOf(err) != "timeout" || !strings.HasSuffix(err.Error(), ": timeout, no answer within 50ms") {
-		t.Errorf("%v of type %s", err, retry.TypeOf(err))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		dial := func(context.Context, string, string) (net.Conn, error) { return ours, nil }
+		client := &http.Client{Transport: &http.Transport{DialContext: dial}}
+		err := post(Config{URL: "http://shop/orders", Client: client, Timeout: time.Minute}, schemas.Envelope{}, retry.Attempt{})
+		if err == nil || meaningOf(err) != Retry || retry.TypeOf(err) != "timeout" || !strings.HasSuffix(err.Error(), ": timeout, no answer within 1m0s") {
+			t.Errorf("%v of type %s", err, retry.TypeOf(err))
+		}
+	})
 }
 
 // A connection that does not come about within the time-out is the service's fault.

@@ -57,12 +57,9 @@ func NoLeaks(t testing.TB) {
 	before := goroutineStacks()
 	t.Cleanup(func() {
 		var left []string
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-			if left = goroutineStacks(); len(left) <= len(before) {
-				return
-			}
+		if !Poll(Timeout, func() bool { left = goroutineStacks(); return len(left) <= len(before) }) {
+			t.Errorf("%d goroutines before the test, %d after it:\n%s", len(before), len(left), strings.Join(left, "\n\n"))
 		}
-		t.Errorf("%d goroutines before the test, %d after it:\n%s", len(before), len(left), strings.Join(left, "\n\n"))
 	})
 }
 
