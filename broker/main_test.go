@@ -12,9 +12,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/broker"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
-const patience = 20 * time.Second
+const patience = rabbittest.Timeout
 
 // The suite mostly waits, so its cases run many at a time, unless it is said how
 // many. What the brokers of
@@ -52,7 +53,7 @@ func start(t testing.TB, cfg broker.Config) *broker.Broker {
 // stillRunning returns the goroutines of the broker that do not end soon: one that has told its
 // owner that it is done may not have returned yet.
 func stillRunning() (left []string) {
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if left = running(); len(left) == 0 {
 			return nil
 		}

@@ -10,6 +10,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
+// patience is rabbittest.Timeout, which imports this package.
+const patience = 2 * time.Minute
+
 // A client that reads nothing does not make the broker pile up what is on its way
 // to it, and does not keep others waiting.
 func TestClientThatReadsNothing(t *testing.T) {
@@ -43,7 +46,7 @@ func TestClientThatReadsNothing(t *testing.T) {
 		t.Errorf("%d of %d messages are still in the queue, want all but %d", q.Messages, n, room)
 	}
 	// Once it reads, it gets everything.
-	if err := stream.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := stream.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.CopyN(io.Discard, stream, n*size); err != nil {
@@ -55,7 +58,7 @@ func TestClientThatReadsNothing(t *testing.T) {
 func awaitQueue(t *testing.T, ch *amqp.Channel, ready func(amqp.Queue) bool) {
 	t.Helper()
 	var q amqp.Queue
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		var err error
 		if q, err = ch.QueueDeclarePassive("q", true, false, false, false, nil); err != nil {
 			t.Fatal(err)
@@ -182,7 +185,7 @@ func alone(t *testing.T, b *Broker) {
 
 func await(t *testing.T, what string, ready func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if ready() {
 			return
 		}
@@ -262,7 +265,7 @@ func TestUnfinishedMessagesFillTheBroker(t *testing.T) {
 	for i := range clients {
 		select {
 		case <-deliveries:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("%d of %d messages came", i, clients)
 		}
 	}
