@@ -178,7 +178,9 @@ func TestInFlightIsResumed(t *testing.T) {
 	job := f.job("event.action: published")
 	job.InFlight = 2
 	created := f.create(job)
+	stored := created
 	for range 2 { // the second run waits for the messages of the first one
+		former := stored.Runner
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
 		go func() {
@@ -186,7 +188,10 @@ func TestInFlightIsResumed(t *testing.T) {
 			stopped <- err
 		}()
 		rabbittest.Eventually(t, "two messages arrive", func() bool { return f.broker.Len(t, f.queue) == 2 })
-		rabbittest.Eventually(t, "it waits", func() bool { stored, _ := f.Job(t.Context(), created.ID); return stored.Sent == 2 })
+		rabbittest.Eventually(t, "it waits", func() bool {
+			stored, _ = f.Job(t.Context(), created.ID)
+			return stored.Sent == 2 && stored.Runner != former && stored.Updated.Sub(stored.RunStarted) >= saveInterval
+		})
 		cancel()
 		if err := <-stopped; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
