@@ -273,7 +273,7 @@ func TestProbeThatHangs(t *testing.T) {
 		c.StopTimeout = 200 * time.Millisecond
 		c.Breaker = retry.Breaker{First: 10 * time.Millisecond}
 		c.Routes = []Route{{
-			Queue: queue, Concurrency: 1, Timeout: 100 * time.Millisecond,
+			Queue: queue, Concurrency: 1, Timeout: 5 * time.Second, // which the other messages never need
 			Handler: handler(func(*message.Message) error {
 				switch n := calls.Add(1); {
 				case n <= 5:
