@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/backoff"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -170,6 +172,32 @@ func TestANodeThatReadsNothing(t *testing.T) {
 	}
 }
 
+// untilServed repeats requests that a busy Elasticsearch refuses.
+type untilServed struct{ http.RoundTripper }
+
+func (u untilServed) RoundTrip(r *http.Request) (*http.Response, error) {
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+		r.Body.Close()
+	}
+	for {
+		try := r.Clone(r.Context())
+		try.Body = io.NopCloser(bytes.NewReader(body))
+		response, err := u.RoundTripper.RoundTrip(try)
+		if err != nil || response.StatusCode != http.StatusTooManyRequests && response.StatusCode != http.StatusServiceUnavailable {
+			return response, err
+		}
+		response.Body.Close()
+		if err := backoff.Sleep(r.Context(), 100*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // proxyNode is a node that passes requests to the real Elasticsearch. Address may be empty.
 func proxyNode(t *testing.T, address string) (node *httptest.Server, requests *atomic.Int64) {
 	t.Helper()
@@ -178,6 +206,7 @@ func proxyNode(t *testing.T, address string) (node *httptest.Server, requests *a
 		t.Fatal(err)
 	}
 	real := httputil.NewSingleHostReverseProxy(target)
+	real.Transport = untilServed{http.DefaultTransport}
 	requests = new(atomic.Int64)
 	node = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/_cluster/health" { // of a busy server, which may answer too late for a node that lives
