@@ -21,6 +21,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/alerts/notice"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server"
 	"github.com/watershipmq/watership/internal/system"
 	"github.com/watershipmq/watership/pipeline"
@@ -76,7 +77,7 @@ func TestReload(t *testing.T) {
 	if err := reload(settings); err != nil {
 		t.Fatal(err)
 	}
-	if n := receive(t, told); n.Receiver != "hook" || len(n.Alerts) != 1 || n.Alerts[0].Summary != "1 failure in 1h of queue orders" {
+	if n := rabbittest.Receive(t, told); n.Receiver != "hook" || len(n.Alerts) != 1 || n.Alerts[0].Summary != "1 failure in 1h of queue orders" {
 		t.Errorf("%+v", n)
 	}
 	for queue, want := range map[string]int{"": 1, "orders": 1, "mails": 0} {
@@ -96,7 +97,7 @@ func TestReload(t *testing.T) {
 	if err := reload(settings); err != nil {
 		t.Fatal(err)
 	}
-	if n := receive(t, told); n.Status != notice.Resolved {
+	if n := rabbittest.Receive(t, told); n.Status != notice.Resolved {
 		t.Errorf("%+v", n)
 	}
 }
@@ -141,17 +142,6 @@ func serve(t *testing.T, s *server.Server, faces server.Faces) {
 	case <-ready:
 	case err := <-ended:
 		t.Fatal(err)
-	}
-}
-
-func receive(t *testing.T, told <-chan notice.Notice) notice.Notice {
-	t.Helper()
-	select {
-	case n := <-told:
-		return n
-	case <-time.After(time.Minute):
-		t.Fatal("no notice within a minute")
-		return notice.Notice{}
 	}
 }
 
