@@ -200,6 +200,22 @@ type iban struct{}
 
 const shortestIBAN, longestIBAN = 15, 34
 
+// ibanLengths are the lengths of the account numbers of each country in the registry of ISO 13616. Without them a word that
+// follows may seem to be a part of a number, and would hide from other patterns.
+const ibanLengths = "AD24AE23AL28AT20AZ28BA20BE16BG22BH22BI27BR29BY28CH21CR22CY28CZ24DE22DJ27DK18DO28EE20EG29ES24FI18FK18FO18FR27" +
+	"GB22GE22GI23GL18GR27GT28HN28HR21HU28IE22IL23IQ23IS26IT27JO30KW30KZ20LB28LC32LI21LT20LU20LV21LY25MC27MD24ME22MK19MN20MR27MT31MU30" +
+	"NI28NL18NO15OM23PK24PL28PS29PT25QA29RO24RS22RU33SA24SC31SD18SE24SI19SK24SM27SO23ST25SV28TL23TN24TR26UA29VA22VG24XK20YE30"
+
+// lengthOfIBAN returns the length of the account numbers of a country; 0: it is not in the registry, and any may be right.
+func lengthOfIBAN(country string) int {
+	for i := 0; i < len(ibanLengths); i += 4 {
+		if strings.EqualFold(ibanLengths[i:i+2], country) {
+			return int(ibanLengths[i+2]-'0')*10 + int(ibanLengths[i+3]-'0')
+		}
+	}
+	return 0
+}
+
 func (iban) may(text string) bool { return digits(text, 8) }
 
 func (iban) find(text string) (begin, end int, value string) {
@@ -215,12 +231,13 @@ func (iban) find(text string) (begin, end int, value string) {
 
 func ibanAt(text string) (end int, number string) {
 	var code []byte
+	length := lengthOfIBAN(text[:2])
 	for i := 0; i < len(text) && len(code) < longestIBAN; i++ {
 		switch c := text[i]; {
 		case isDigit(c) || isLetter(c):
 			code = append(code, c)
 			ends := i+1 == len(text) || !isWord(text[i+1])
-			if ends && len(code) >= shortestIBAN && hasCheckDigits(code) {
+			if ends && (len(code) == length || length == 0 && len(code) >= shortestIBAN) && hasCheckDigits(code) {
 				end, number = i+1, strings.ToUpper(string(code))
 			}
 		case (c == ' ' || c == '-') && i+1 < len(text) && isWord(text[i+1]):

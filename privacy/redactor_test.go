@@ -67,13 +67,15 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"GET /?mail=Ana%40example.com&x=1":    "GET /?mail=" + r.hash("mail", "ana@example.com") + "&x=1",
-		"Authorization: Bearer abc.def-ghi_j": "Authorization: Bearer " + r.hash("token", "abc.def-ghi_j"),
-		"dial amqp://u:pa55@host/: refused":   "dial amqp://" + r.hash("token", "u:pa55") + "@host/: refused",
-		"password=hunter22&x":                 "password=" + r.hash("token", "hunter22") + "&x",
-		"4111111111111111":                    r.hash("card", "4111111111111111"),
-		"4111 1111-1111 1111":                 r.hash("card", "4111111111111111"),
-		"de89370400440532013000":              r.hash("iban", "DE89370400440532013000"),
+		"GET /?mail=Ana%40example.com&x=1":        "GET /?mail=" + r.hash("mail", "ana@example.com") + "&x=1",
+		"Authorization: Bearer abc.def-ghi_j":     "Authorization: Bearer " + r.hash("token", "abc.def-ghi_j"),
+		"dial amqp://u:pa55@host/: refused":       "dial amqp://" + r.hash("token", "u:pa55") + "@host/: refused",
+		"password=hunter22&x":                     "password=" + r.hash("token", "hunter22") + "&x",
+		"4111111111111111":                        r.hash("card", "4111111111111111"),
+		"4111 1111-1111 1111":                     r.hash("card", "4111111111111111"),
+		"de89370400440532013000":                  r.hash("iban", "DE89370400440532013000"),
+		"DE71370400440000000140 Bearer planted.1": r.hash("iban", "DE71370400440000000140") + " Bearer " + r.hash("token", "planted.1"), // with the word, the check digits are right, too
+		"BR15 0000 0000 0000 1093 2840 814 P2":    r.hash("iban", "BR1500000000000010932840814P2"),
 	} {
 		if got := r.Text(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
