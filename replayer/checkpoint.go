@@ -70,8 +70,11 @@ func (run *run) count(m *inFlight) bool {
 		run.stopSending(errTooManyStreams)
 		return false
 	case concernsMessageOnly(m.err):
-		run.unsent.Add(1)
-		run.job.fail(Failure{m.event.EventID, m.recorded.Properties.MessageID, causeOf(m.err), m.problem(), m.event.Stream.ID})
+		cause := causeOf(m.err)
+		if cause != SubjectErased {
+			run.unsent.Add(1)
+		}
+		run.job.fail(Failure{m.event.EventID, m.recorded.Properties.MessageID, cause, m.problem(), m.event.Stream.ID})
 	default:
 		run.stopSending(m.err)
 		return false

@@ -97,6 +97,7 @@ type Job struct {
 	Stopped  int       `json:"stopped,omitempty"`  // left out after a failure in their stream
 	Filtered int       `json:"filtered,omitempty"` // left out by Transform; not in Total
 	Failed   int       `json:"failed"`
+	Erased   int       `json:"erased,omitempty"`   // of Failed: messages that were erased, which no Ramp counts
 	Failures []Failure `json:"failures,omitempty"` // the first maxFailures
 
 	// Cursor is the last message that was counted or filtered, and Scanned the
@@ -186,12 +187,15 @@ func (j Job) Selection() (eventstore.Selection, error) {
 // which messages it has sent.
 func (j *Job) restart() {
 	j.CursorInvalid, j.Cursor, j.Scanned = true, eventstore.Cursor{}, 0
-	j.Sent, j.Skipped, j.Stopped, j.Filtered, j.Failed, j.Failures, j.RunBegin = 0, 0, 0, 0, 0, nil, 0
+	j.Sent, j.Skipped, j.Stopped, j.Filtered, j.Failed, j.Erased, j.Failures, j.RunBegin = 0, 0, 0, 0, 0, 0, nil, 0
 	j.Open.Failed = 0 // messages that could not be sent are tried again, in the present step; sent ones count as Sent again
 }
 
 func (j *Job) fail(f Failure) {
 	j.Failed++
+	if f.Cause == SubjectErased {
+		j.Erased++
+	}
 	j.Latest = f
 	if len(j.Failures) < maxFailures {
 		j.Failures = append(j.Failures, f)

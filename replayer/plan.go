@@ -34,6 +34,9 @@ type Plan struct {
 	Untransformed int
 	Examples      transform.Examples
 
+	// Erased counts messages that cannot be sent, since the key of a person whom they are about was destroyed.
+	Erased int
+
 	// Bodiless counts messages that cannot be sent: the store does not have their
 	// bodies, or not yet.
 	Bodiless int
@@ -128,7 +131,11 @@ func (r *Replayer) planNow(ctx context.Context, job Job, broker planbroker.Broke
 	if err != nil {
 		return Plan{}, err
 	}
-	scan.withBodies = plan.Job.Transform != ""
+	if scan.withBodies = plan.Job.Transform != ""; !scan.withBodies {
+		if scan.withBodies, err = scan.mayBeErased(ctx); err != nil {
+			return Plan{}, err
+		}
+	}
 	messages, err := newConverter(r.cfg, &plan.Job)
 	if err != nil {
 		return Plan{}, err
@@ -225,6 +232,18 @@ func (p *Plan) addFirst(ctx context.Context, candidates []candidate, messages co
 		p.LeftOut[BeyondLimit]++
 		return nil
 	}
+	erased, err := messages.isErased(ctx, c.event)
+	switch {
+	case err != nil:
+		return err
+	case erased:
+		p.Erased++
+		p.match(c)
+		return nil
+	}
+	if messages.program == nil {
+		c.event.Envelope = c.recorded // read with its body for isErased alone: a plan without a program shows no original
+	}
 	e := c.event
 	sent, keep, failed, err := p.convert(ctx, candidates, messages)
 	if err != nil {
@@ -234,6 +253,24 @@ func (p *Plan) addFirst(ctx context.Context, candidates []candidate, messages co
 		p.LeftOut[FilteredOut]++
 		return nil
 	}
+	p.match(c)
+	switch {
+	case failed != nil:
+		p.Untransformed++
+		return nil
+	case sent.Properties.ReplyTo != "":
+		p.Replies++
+	case e.Envelope.Properties.ReplyTo != "":
+		p.RepliesDropped++
+	}
+	to := p.Job.Target.routeOf(e, sent)
+	p.addKind(Route{Exchange: sent.Exchange, RoutingKey: sent.RoutingKey, Queue: to.Queue})
+	return routes.add(ctx, to, sent)
+}
+
+// match adds a message that the job counts.
+func (p *Plan) match(c *candidate) {
+	e := c.event
 	p.Matched++
 	if e.Action == schemas.Quarantined {
 		p.Quarantined++
@@ -253,18 +290,6 @@ func (p *Plan) addFirst(ctx context.Context, candidates []candidate, messages co
 		p.Last = e.Time
 	}
 	p.noteFailure(e)
-	switch {
-	case failed != nil:
-		p.Untransformed++
-		return nil
-	case sent.Properties.ReplyTo != "":
-		p.Replies++
-	case e.Envelope.Properties.ReplyTo != "":
-		p.RepliesDropped++
-	}
-	to := p.Job.Target.routeOf(e, sent)
-	p.addKind(Route{Exchange: sent.Exchange, RoutingKey: sent.RoutingKey, Queue: to.Queue})
-	return routes.add(ctx, to, sent)
 }
 
 const maxKinds = 100

@@ -27,9 +27,9 @@ type Step struct {
 
 // OpenStep is where the present step of a job has begun.
 type OpenStep struct {
-	Since   int64 `json:"since,omitempty"` // sequence of the last `replayed` event before it
-	Sent    int   `json:"sent,omitempty"`  // by the job before, as Failed
-	Failed  int   `json:"failed,omitempty"`
+	Since   int64 `json:"since,omitempty"`   // sequence of the last `replayed` event before it
+	Sent    int   `json:"sent,omitempty"`    // by the job before, as Failed
+	Failed  int   `json:"failed,omitempty"`  // without erased messages
 	Stopped bool  `json:"stopped,omitempty"` // the ramp has paused the job, so that it begins with the resume
 }
 
@@ -89,14 +89,15 @@ func judgeStep(ctx context.Context, r *Replayer, l *lease.Lease, job *Job) error
 	return r.saveHeartbeat(ctx, job)
 }
 
-// unsent returns the number of messages of the present step that could not be sent.
-func (j Job) unsent() int { return max(0, j.Failed-j.Open.Failed) }
+// unsent returns the number of messages of the present step that could not be sent, without erased ones, which tell
+// nothing of the target.
+func (j Job) unsent() int { return max(0, j.Failed-j.Erased-j.Open.Failed) }
 
 // endStep notes that the present step ends here. last is the sequence of its last `replayed` event.
 func (j *Job) endStep(step Step, last int64) {
 	step.End, step.Judged = j.Processed(), time.Now().UTC()
 	j.Steps = append(slices.Clip(j.Steps), step)
-	j.Open = OpenStep{Since: max(last, j.Open.Since), Sent: j.Sent, Failed: j.Failed, Stopped: step.Problem != ""}
+	j.Open = OpenStep{Since: max(last, j.Open.Since), Sent: j.Sent, Failed: j.Failed - j.Erased, Stopped: step.Problem != ""}
 }
 
 // stop pauses the job because of the outcomes of its present step.
@@ -128,7 +129,7 @@ func reopen(ctx context.Context, r *Replayer, l *lease.Lease, job *Job) error {
 	if err != nil {
 		return err
 	}
-	job.Open = OpenStep{Since: highest, Sent: job.Sent, Failed: job.Failed}
+	job.Open = OpenStep{Since: highest, Sent: job.Sent, Failed: job.Failed - job.Erased}
 	return r.saveHeartbeat(ctx, job)
 }
 

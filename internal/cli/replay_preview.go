@@ -37,6 +37,9 @@ func writePreview(out io.Writer, plan replayer.Plan) error {
 	if plan.Untransformed > 0 {
 		fmt.Fprintf(&page, "  %6d  cannot be sent: the transform fails\n", plan.Untransformed)
 	}
+	if plan.Erased > 0 {
+		fmt.Fprintf(&page, "  %6d  erased, and not sent\n", plan.Erased)
+	}
 	for _, reason := range slices.Sorted(maps.Keys(plan.LeftOut)) {
 		fmt.Fprintf(&page, "  %6d  left out: %s\n", plan.LeftOut[reason], terminal.Cell(leftOutText(reason, plan), 200))
 	}

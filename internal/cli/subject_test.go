@@ -24,8 +24,10 @@ func TestErase(t *testing.T) {
 		i.Rewrite(t, "index: {", "redact: {hash_key_file: "+hashes+", original_keys_file: "+keys+", rules: [{header: x-customer, as: customer, subject: true}]}\nindex: {")
 		serve := i.Serve(t)
 		i.Send(t, i.Exchange, "k", amqp.Publishing{MessageId: "m-1", Headers: amqp.Table{"x-customer": subject}, Body: []byte("of " + subject)})
-		i.Eventually(t, "action: published", 1)
 		i.Eventually(t, "action: handled", 1)
+		i.Send(t, i.Exchange, "k", amqp.Publishing{MessageId: "m-2", Headers: amqp.Table{"x-customer": "C-4712-Secret"}, Body: []byte("of another")})
+		i.Eventually(t, "action: published", 2)
+		i.Eventually(t, "action: handled", 2)
 		found := i.Must(t, "subject", subject)
 		hash, _, _ := strings.Cut(found, ":")
 		servertest.WantWords(t, found, "1 message, 2 events about it", "1 key opens the originals")
@@ -40,7 +42,9 @@ func TestErase(t *testing.T) {
 		again := i.Run(t, "erase", hash, "--yes", "--reason", "asked in May")
 		servertest.WantRun(t, again, exitOK, "no key is left to destroy", "it was erased")
 		refused := i.Run(t, "replay", "message.id: m-1", "--again", "--yes", "--reason", "a test")
-		servertest.WantRun(t, refused, exitFailed, "was erased: the key of "+hash+" is destroyed")
+		servertest.WantRun(t, refused, exitFailed, "1  erased, and not sent", "was erased: the key of "+hash+" is destroyed")
+		others := i.Run(t, "replay", "action: published", "--again", "--transform", servertest.WriteFile(t, "again.jq", ".headers.again = 1"), "--yes", "--reason", "a test")
+		servertest.WantRun(t, others, exitFailed, "2 messages to send", "1  erased, and not sent", "sent 1 of 2", "was erased: the key of "+hash+" is destroyed")
 		var operations []string
 		for _, audited := range i.Eventually(t, "action: audited and user.name: eve", 2) {
 			operations = append(operations, audited.Audit.Operation)
@@ -54,7 +58,7 @@ func TestErase(t *testing.T) {
 		i.Eventually(t, "watership.subject: "+hash, 2)
 		serve.Stop(t)
 		for what, text := range map[string]string{
-			"the search": i.Must(t, "search", "*", "-o", "ndjson"), "the log": serve.Logs.String(), "the command": done.Out + done.Err + again.Out + again.Err + refused.Out + refused.Err + found,
+			"the search": i.Must(t, "search", "*", "-o", "ndjson"), "the log": serve.Logs.String(), "the command": done.Out + done.Err + again.Out + again.Err + refused.Out + refused.Err + others.Out + others.Err + found,
 		} {
 			if strings.Contains(text, subject) {
 				t.Errorf("%s has the subject: %s", what, text)

@@ -4,9 +4,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
@@ -282,4 +286,33 @@ func TestReplaysPages(t *testing.T) {
 func (s served) untilNoneRuns(t *testing.T) {
 	t.Helper()
 	until(t, func() bool { return len(s.get(t, "/replays").values(t, "data-refresh")) == 0 })
+}
+
+// The plan counts erased messages among those that are not sent.
+func TestPlanWithErasedMessages(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	settings := []string{"WATERSHIP_REDACT_RULES=[{header: customer, as: customer, subject: true}]"}
+	for name, text := range map[string]string{"HASH_KEY": strings.Repeat("0a", 32), "ORIGINAL_KEYS": "a " + strings.Repeat("0b", 32)} {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		settings = append(settings, "WATERSHIP_REDACT_"+name+"_FILE="+path)
+	}
+	s := newSystem(t, settings...)
+	for _, customer := range []string{"C-1", "C-2"} {
+		s.publish(t, "of "+customer, "{}", amqp.Table{"customer": customer})
+	}
+	s.await(t, 2, "action: published")
+	store, err := s.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hashes := s.Redactor().Subjects("C-1")
+	if _, err := store.DestroySubjectKeys(t.Context(), hashes); err != nil {
+		t.Fatal(err)
+	}
+	s.Redactor().Forget(hashes...)
+	s.get(t, "/replays/new?q=action:published&target=origin&again=yes").want(t, http.StatusOK, "Plan: 2 messages to send", "1 erased, and not sent")
 }

@@ -58,6 +58,7 @@ type Plan struct {
 	Quarantined    int                     `json:"quarantined" doc:"Messages that are sent from a quarantined event"`
 	Bodiless       int                     `json:"bodiless" doc:"Messages that cannot be sent, since the store does not have their bodies"`
 	Untransformed  int                     `json:"untransformed" doc:"Messages that cannot be sent, since the program of transform fails"`
+	Erased         int                     `json:"erased" doc:"Messages that cannot be sent, since the key of a person whom they are about was destroyed"`
 	Examples       []PlanExample           `json:"examples" nullable:"false" doc:"The first few messages that the program of transform changes, and for which it fails"`
 	Replies        int                     `json:"replies" doc:"Requests whose clients would get another reply"`
 	RepliesDropped int                     `json:"replies_dropped" doc:"Requests that are sent without reply_to"`
@@ -268,7 +269,7 @@ func restrictOrigins(caller access.Identity, query kql.Node) (kql.Node, error) {
 func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan) (Plan, error) {
 	plan := Plan{
 		Found: operation.Found{Matched: p.Matched, UpTo: p.Job.UpTo}, Routes: []PlanRoute{}, LeftOut: LeftOut{}, Quarantined: p.Quarantined, Bodiless: p.Bodiless,
-		Untransformed: p.Untransformed, Examples: []PlanExample{}, Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []eventjson.Document{},
+		Untransformed: p.Untransformed, Erased: p.Erased, Examples: []PlanExample{}, Replies: p.Replies, RepliesDropped: p.RepliesDropped, Sample: []eventjson.Document{},
 		LogEvents: p.Log.Events, LogConsumers: p.Log.Consumers, Parked: []failures.ParkedCopies{}, Rivals: []Rival{}, Unreadable: p.Unreadable,
 	}
 	p.Rivals = slices.Clone(p.Rivals)
@@ -311,7 +312,7 @@ func (o operations) describePlan(ctx context.Context, r Replay, p replayer.Plan)
 // Replayer returns the plan as package replayer has it, with the first of its routes and without its job.
 func (p Plan) Replayer() (replayer.Plan, error) {
 	plan := replayer.Plan{
-		Matched: p.Matched, LeftOut: p.LeftOut, Untransformed: p.Untransformed, Bodiless: p.Bodiless, Quarantined: p.Quarantined, Replies: p.Replies, RepliesDropped: p.RepliesDropped,
+		Matched: p.Matched, LeftOut: p.LeftOut, Untransformed: p.Untransformed, Erased: p.Erased, Bodiless: p.Bodiless, Quarantined: p.Quarantined, Replies: p.Replies, RepliesDropped: p.RepliesDropped,
 		Log: replayer.Log{Events: p.LogEvents, Consumers: p.LogConsumers}, Unreadable: p.Unreadable,
 	}
 	if p.First != nil && p.Last != nil {
