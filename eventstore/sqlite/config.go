@@ -20,6 +20,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,8 +37,12 @@ const DefaultTimeout = 10 * time.Second
 
 // Config has the path of the file and the retention of its events.
 type Config struct {
-	// Path of the file. SQLite also creates PATH-wal and PATH-shm, and the store PATH.subjects for keys of subjects.
+	// Path of the file. SQLite also creates PATH-wal and PATH-shm.
 	Path string
+
+	// Subjects is the path of the file with the keys of subjects, which KeepSubjectKeys creates. A copy of the
+	// folder of the events does not have the keys if they are in another one. "": PATH.subjects.
+	Subjects string
 
 	// Retention is the maximum age of events by stream, to the millisecond. The
 	// age comes from event.sequence, the time of ingest. See Retain. A stream
@@ -67,6 +72,8 @@ func (c Config) check() error {
 		return errors.New("the SQLite store needs the path of a file, such as watership.db")
 	case strings.ContainsRune(c.Path, 0):
 		return fmt.Errorf("path %q of the SQLite store has a NUL in it", c.Path)
+	case strings.ContainsRune(c.Subjects, 0):
+		return fmt.Errorf("path %q of the keys of subjects has a NUL in it", c.Subjects)
 	case c.Timeout < 0:
 		return fmt.Errorf("timeout %s of the SQLite store is negative", c.Timeout)
 	}
@@ -81,13 +88,19 @@ func (c Config) check() error {
 	return nil
 }
 
-// withDefaults also makes the path absolute, so that it outlives a change of directory.
+// withDefaults also makes the paths absolute, so that they outlive a change of directory.
 func (c Config) withDefaults() (Config, error) {
-	path, err := filepath.Abs(c.Path)
-	if err != nil {
-		return c, fmt.Errorf("resolving the path %s of the SQLite store: %w", c.Path, err)
+	c.Subjects = cmp.Or(c.Subjects, c.Path+subjectsSuffix)
+	for _, path := range []*string{&c.Path, &c.Subjects} {
+		absolute, err := filepath.Abs(*path)
+		if err != nil {
+			return c, fmt.Errorf("resolving the path %s of the SQLite store: %w", *path, err)
+		}
+		*path = absolute
 	}
-	c.Path = path
+	if c.Subjects == c.Path {
+		return c, fmt.Errorf("the events and the keys of subjects need a file each, and both are %s", c.Path)
+	}
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}

@@ -59,6 +59,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkMoved(cfg); err != nil {
+		return nil, err
+	}
 	layout, err := newLayout(cfg.Labels)
 	if err != nil {
 		return nil, err
@@ -81,7 +84,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	c, kept := &creator{file: f}, records{f}
 	return &Store{
-		f, reader{f, newDecompressors()}, c, kept, jobs{kept}, newSubjects(f, driver, cfg), installer{c, cfg.Keep}, retention{kept, cfg.Retention, cfg.Keep},
+		f, reader{f, newDecompressors()}, c, kept, jobs{kept}, newSubjects(driver, cfg), installer{c, cfg.Keep}, retention{kept, cfg.Retention, cfg.Keep},
 	}, nil
 }
 

@@ -14,30 +14,42 @@ import (
 	"github.com/watershipmq/watership/eventstore"
 )
 
-// subjectsSuffix ends the name of the file with the keys of subjects, after the path of the store.
+// subjectsSuffix ends the name of the file with the keys of subjects, after the path of the store, unless
+// Config.Subjects names it.
 const subjectsSuffix = ".subjects"
 
 // subjects are the keys of subjects. A second file has them, so that a copy of the events does not, and a key that
 // was destroyed is in no page and in no log of the first.
 type subjects struct {
-	*file
-	keys *sql.DB
+	keysPath string
+	keys     *sql.DB
 }
 
 // newSubjects opens no connection yet. SQLite overwrites deleted keys (secure_delete), and a journal that it
 // deletes with each transaction has former pages no longer than that.
-func newSubjects(f *file, driver *sqlite.Driver, cfg Config) subjects {
-	cfg.Path += subjectsSuffix
+func newSubjects(driver *sqlite.Driver, cfg Config) subjects {
+	cfg.Path = cfg.Subjects
 	keys := sql.OpenDB(connector{driver, dsn(cfg, "_txlock=immediate&_pragma=secure_delete(1)&_pragma=journal_mode(DELETE)")})
 	keys.SetMaxOpenConns(1)
-	return subjects{f, keys}
+	return subjects{cfg.Path, keys}
 }
 
-func (s *subjects) subjectsPath() string { return s.path + subjectsSuffix }
+// checkMoved refuses a file that is not there yet while keys are in the one beside the store: all that was recorded
+// about their subjects would count as erased.
+func checkMoved(cfg Config) error {
+	former := cfg.Path + subjectsSuffix
+	if _, err := os.Stat(cfg.Subjects); former == cfg.Subjects || !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if _, err := os.Stat(former); err != nil {
+		return nil
+	}
+	return fmt.Errorf("the keys of subjects are in %s, and not in %s: move the file there while no process uses it", former, cfg.Subjects)
+}
 
 // SubjectKeys returns the keys of those subjects that have one.
 func (s *subjects) SubjectKeys(ctx context.Context, of []string) (map[string][]byte, error) {
-	if _, err := os.Stat(s.subjectsPath()); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(s.keysPath); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	return s.readKeys(ctx, s.keys, of)
@@ -48,7 +60,7 @@ func (s *subjects) keysError(operation string, err error) error {
 	if _, already := errors.AsType[*eventstore.Error](err); err == nil || already {
 		return err
 	}
-	return &eventstore.Error{Kind: errorKind(err), Reason: fmt.Sprintf("%s in the SQLite file %s", operation, s.subjectsPath()), Err: oneLineError{err}}
+	return &eventstore.Error{Kind: errorKind(err), Reason: fmt.Sprintf("%s in the SQLite file %s", operation, s.keysPath), Err: oneLineError{err}}
 }
 
 // subjectsAtOnce bounds the parameters of a statement.
@@ -94,7 +106,7 @@ func readSome(ctx context.Context, from queryer, of []string, found map[string][
 // KeepSubjectKeys keeps keys of subjects that have none, and returns the key that each has then. The first
 // creates the file.
 func (s *subjects) KeepSubjectKeys(ctx context.Context, keys map[string][]byte) (kept map[string][]byte, err error) {
-	if err := createFile(s.subjectsPath()); err != nil {
+	if err := createFile(s.keysPath); err != nil {
 		return nil, s.keysError("keeping the keys of subjects", err)
 	}
 	err = s.change(ctx, "keeping the keys of subjects", func(tx *sql.Tx) error {

@@ -40,6 +40,57 @@ func TestDestroyedKeysLeaveTheFiles(t *testing.T) {
 	}
 }
 
+// A copy of the folder of the events has no key if they are in another one, also while keys are destroyed.
+func TestSubjectsInAnotherFolder(t *testing.T) {
+	elsewhere := filepath.Join(t.TempDir(), "keys")
+	s := installed(t, Config{Subjects: elsewhere})
+	key := bytes.Repeat([]byte("a key "), 10)
+	if _, err := s.KeepSubjectKeys(t.Context(), map[string][]byte{"subject_a": key, "subject_b": key}); err != nil {
+		t.Fatal(err)
+	}
+	if destroyed, err := s.DestroySubjectKeys(t.Context(), []string{"subject_a"}); err != nil || len(destroyed) != 1 {
+		t.Errorf("%v, %v", destroyed, err)
+	}
+	if found := filesWith(t, s, key); len(found) > 0 {
+		t.Errorf("%q have a key", found)
+	}
+	if content, err := os.ReadFile(elsewhere); err != nil || bytes.Count(content, key) != 1 {
+		t.Errorf("%v, the other file has the key %d times", err, bytes.Count(content, key))
+	}
+}
+
+// A store whose keys are in the former place does not open, since all about their subjects would count as erased.
+func TestSubjectsThatWereNotMoved(t *testing.T) {
+	s := installed(t, Config{})
+	if _, err := s.KeepSubjectKeys(t.Context(), map[string][]byte{"subject_a": {1}}); err != nil {
+		t.Fatal(err)
+	}
+	former, elsewhere := s.path+subjectsSuffix, filepath.Join(t.TempDir(), "keys")
+	cfg := Config{Path: s.path, Subjects: elsewhere}
+	if other, err := Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), former) || !strings.Contains(err.Error(), elsewhere) {
+		t.Errorf("it opens %v, %v", other, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(former, elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	moved, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer moved.Close()
+	if keys, err := moved.SubjectKeys(t.Context(), []string{"subject_a"}); err != nil || len(keys) != 1 {
+		t.Errorf("%v, %v", keys, err)
+	}
+	for _, cfg := range []Config{{Path: s.path, Subjects: s.path}, {Path: s.path, Subjects: "a\x00b"}} {
+		if _, err := Open(t.Context(), cfg); err == nil {
+			t.Errorf("%q is opened", cfg.Subjects)
+		}
+	}
+}
+
 // filesWith returns the files beside a store that have a text.
 func filesWith(t *testing.T, s *Store, text []byte) (found []string) {
 	t.Helper()

@@ -42,6 +42,7 @@ func (k checker) checkEmbedded(c *Config) {
 	k.rejectIf("store.product", file && c.Store.Product != "auto", "nothing beside sqlite:, which asks no server")
 	k.rejectIf("store.username", file && c.Store.Username != "", noLogin)
 	k.rejectIf("store.api_key_file", file && c.Store.APIKeyFile != "", noLogin)
+	k.rejectIf("redact.subject_keys_file", !file && c.Redact.SubjectKeysFile != "", "nothing unless store.url is sqlite:, since Elasticsearch has these keys in an index")
 	k.rejectIf("amqp.password_file", broker && c.AMQP.PasswordFile != "", "nothing beside "+Embedded+", whose login is guest with the password guest")
 	k.rejectIf("amqp.listen", !broker && c.AMQP.Listen != "", "nothing unless amqp.url is "+Embedded)
 }

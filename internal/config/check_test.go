@@ -32,6 +32,9 @@ func TestSettingsThatContradict(t *testing.T) {
 			"store: {url: 'sqlite:a.db', product: opensearch}",
 			`w.yaml:1: store.product: "opensearch": expected nothing beside sqlite:, which asks no server`,
 		},
+		"a file for keys that are in an index": {
+			"redact.subject_keys_file: /keys/subjects", `w.yaml:1: redact.subject_keys_file: "/keys/subjects": expected nothing unless store.url is sqlite:, since Elasticsearch has these keys in an index`,
+		},
 		"a password of the embedded broker": {
 			"amqp: {url: 'embedded://', password_file: /pw}",
 			`w.yaml:1: amqp.password_file: "/pw": expected nothing beside embedded://, whose login is guest with the password guest`,

@@ -94,6 +94,9 @@ type Redact struct {
 	// kept or opened.
 	OriginalKeysFile string
 
+	// SubjectKeysFile is where the SQLite store keeps the keys of subjects. Empty: beside its file.
+	SubjectKeysFile string
+
 	Unknown string // drop or keep, of bodies that rules cannot examine; default drop
 }
 

@@ -93,6 +93,7 @@ func serverKeys(c *Config) []Key {
 		{Name: "redact.rules", Form: Structure, Help: "values that are replaced by hashes before events are stored, by exchange and key: of a header, a JSON member, a text or a pattern; subject: true is the id of a person, whom erase makes unreadable", read: structures(readRedactRule, &c.Redact.Rules)},
 		{Name: "redact.hash_key_file", Help: "file with the keys of these hashes, one per line; rules need it", read: scalar(path, &c.Redact.HashKeyFile)},
 		{Name: "redact.original_keys_file", Help: "file with the keys of the encrypted originals of redacted messages, one per line (default: originals are not kept)", read: scalar(path, &c.Redact.OriginalKeysFile)},
+		{Name: "redact.subject_keys_file", Help: "SQLite file for the keys of subjects, which Watership makes (default: beside the file of the store)", read: scalar(path, &c.Redact.SubjectKeysFile)},
 		{Name: "redact.unknown", Default: "drop", Help: "bodies that rules cannot examine: drop replaces the whole body by a hash, keep stores it", read: scalar(oneOf("drop", "keep"), &c.Redact.Unknown)},
 		{Name: "topology.prefix", Default: "watership", Help: "prefix of the names of Watership's exchanges and queues", read: scalar(topologyPrefix, &c.Topology.Prefix)},
 		{Name: "topology.queue_type", Default: "quorum", Help: "type of Watership's queues: quorum or classic", read: scalar(oneOf("quorum", "classic"), &c.Topology.QueueType)},

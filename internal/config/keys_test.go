@@ -67,6 +67,7 @@ var keyCases = map[string]keyCase{
 	"store.stream":              {good: "shop-messages", bad: "metrics-shop", want: `"metrics-shop": expected a name that does not begin with metrics-, which Elasticsearch keeps for its own data streams`},
 	"redact.hash_key_file":      {good: "/run/hash", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
 	"redact.original_keys_file": {good: "/run/originals", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
+	"redact.subject_keys_file":  {good: "/keys/subjects", with: "store.url: sqlite:a.db", bad: longPath, want: `"` + longPath + `": ` + pathExpected},
 	"redact.unknown":            {good: "keep", bad: "hide", want: `"hide": expected drop or keep`},
 	"store.retention.traffic":   {good: "12h", bad: "59m", want: `"59m": ` + retentionExpected},
 	"store.retention.failures":  {good: "0", bad: "36501d", want: `"36501d": ` + retentionExpected},

@@ -71,7 +71,7 @@ func (s *System) Store(ctx context.Context) (EventStore, error) {
 func (s *System) openStore(ctx context.Context) (ClosableStore, error) {
 	cfg, labels := s.settings.Store, s.DocumentFormat().LabelFields()
 	if path := cfg.URL.File(); path != "" {
-		return sqlite.Open(ctx, sqlite.Config{Path: path, Retention: s.Retention(), Keep: cfg.Retention.Rules, Labels: labels, Logger: s.logger})
+		return sqlite.Open(ctx, sqlite.Config{Path: path, Subjects: s.settings.Redact.SubjectKeysFile, Retention: s.Retention(), Keep: cfg.Retention.Rules, Labels: labels, Logger: s.logger})
 	}
 	retention := map[schemas.Stream]string{}
 	for stream, kept := range s.Retention() {
