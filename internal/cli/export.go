@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/internal/cli/client"
 	"github.com/watershipmq/watership/internal/cli/terminal"
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/render/wording"
@@ -67,10 +69,14 @@ func export(ctx context.Context, sys backend, t terminal.Streams, sel eventstore
 	if original {
 		events = countRedacted(sys.Originals(ctx, sel), &redacted)
 	}
-	_, err = printer{Streams: t}.write(lineWriter{bufio.NewWriter(t.Out), document}, counted(events, bar))
+	found, err := printer{Streams: t}.write(lineWriter{bufio.NewWriter(t.Out), document}, counted(events, bar))
 	bar.End()
+	_, cut := errors.AsType[*eventstore.Error](err)
+	if _, told := errors.AsType[*client.Error](err); cut && !told && found > 0 {
+		err = fmt.Errorf("the export ended after %s, before its end: %w\nwhat was written is incomplete: repeat the export", wording.Plural(found, "event"), err)
+	}
 	if err == nil && redacted > 0 {
-		err = fmt.Errorf("%s stayed redacted: no key opens their originals, or none were kept", wording.Plural(redacted, "event"))
+		err = fmt.Errorf("%s stayed redacted: no key opens their originals, they were erased, or none were kept", wording.Plural(redacted, "event"))
 	}
 	return err
 }

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,8 +11,17 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
+	"github.com/watershipmq/watership/eventstore/kql"
+	"github.com/watershipmq/watership/eventstore/sqlite"
+	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/internal/system"
+	"github.com/watershipmq/watership/internal/system/systemtest"
+	"github.com/watershipmq/watership/schemas"
 )
 
 // Commands read an original with a reason, by the keys of their own configuration or through a server by its keys. An
@@ -87,6 +98,119 @@ func TestShowAndExportOriginals(t *testing.T) {
 		if got := w.Run(t, strings.Fields(args)...); got.Code == exitOK || got.Out != "" || !strings.Contains(got.Err, "redact.original_keys_file") {
 			t.Errorf("without keys: %s: %+v", args, got)
 		}
+	}
+}
+
+// While the keys of subjects are away, show and export write nothing but one error, and later all.
+func TestOriginalsWhileTheKeysAreAway(t *testing.T) {
+	t.Parallel()
+	const customer = "C-4711-Secret"
+	keys := filepath.Join(t.TempDir(), "subjects")
+	w := newWithServe(t, "WATERSHIP_REDACT_RULES=[{header: x-customer, as: customer, subject: true}, {header: x-mail, as: mail}]",
+		"WATERSHIP_REDACT_HASH_KEY_FILE="+servertest.WriteFile(t, "hashes", strings.Repeat("0a", 32)),
+		"WATERSHIP_REDACT_ORIGINAL_KEYS_FILE="+servertest.WriteFile(t, "originals", "a "+strings.Repeat("0b", 32)), "WATERSHIP_REDACT_SUBJECT_KEYS_FILE="+keys)
+	w.Send(t, w.Exchange, "k", amqp.Publishing{MessageId: "m-1", Headers: amqp.Table{"x-mail": "ana"}, Body: []byte("of nobody")}) // opens without a subject
+	w.Eventually(t, "action: published", 1)
+	w.Send(t, w.Exchange, "k", amqp.Publishing{MessageId: "m-2", Headers: amqp.Table{"x-customer": customer}, Body: []byte("of " + customer)})
+	w.Eventually(t, "action: published", 2)
+	commands := [][]string{
+		{"show", "m-2", "--original", "--reason", "ticket-7"},
+		{"show", "--raw", "m-2", "--original", "--reason", "ticket-7"},
+		{"export", "action: published", "--original", "--reason", "ticket-7"},
+	}
+	if err := os.Rename(keys, keys+" away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(keys, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range commands {
+		got := w.Run(t, args...)
+		if got.Code != exitFailed || got.Out != "" || strings.Count(got.Err, "reading the keys of subjects in the SQLite file "+keys) != 1 || strings.Contains(got.Err, "never sent") {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+	if err := os.Remove(keys); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(keys+" away", keys); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range commands {
+		if got := w.Run(t, args...); got.Code != exitOK || !strings.Contains(got.Out, customer) {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+	w.Environ = append(w.Environ, "WATERSHIP_STORE_URL=sqlite:"+filepath.Join(t.TempDir(), "none.db"))
+	for _, args := range commands {
+		if got := w.Run(t, args...); got.Code != exitFailed || got.Out != "" || !strings.Contains(got.Err, "none.db") {
+			t.Errorf("without the store: %q: %+v", args, got)
+		}
+	}
+}
+
+// cutStore gives the keys of subjects in its first requests alone.
+type cutStore struct {
+	*sqlite.Store
+	left *int
+}
+
+func (s cutStore) SubjectKeys(ctx context.Context, subjects []string) (map[string][]byte, error) {
+	if *s.left--; *s.left < 0 {
+		return nil, &eventstore.Error{Kind: eventstore.Unavailable, Reason: "away"}
+	}
+	return s.Store.SubjectKeys(ctx, subjects)
+}
+
+// An export that was cut off says so, and what was written are whole lines.
+func TestExportOfOriginalsThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	broker, file, left := rabbittest.Embedded(t), systemtest.StoreFile(t), 1000
+	settings, err := config.Load(config.Sources{Environ: []string{
+		"WATERSHIP_AMQP_URL=" + broker.URL, "WATERSHIP_AMQP_MANAGEMENT_URL=" + broker.ManagementURL, "WATERSHIP_SOURCE=test", "WATERSHIP_STORE_URL=sqlite:" + file,
+		"WATERSHIP_REDACT_RULES=[{header: x-customer, as: customer, subject: true}]",
+		"WATERSHIP_REDACT_HASH_KEY_FILE=" + servertest.WriteFile(t, "hashes", strings.Repeat("0a", 32)),
+		"WATERSHIP_REDACT_ORIGINAL_KEYS_FILE=" + servertest.WriteFile(t, "originals", "a "+strings.Repeat("0b", 32)),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sys, err := system.New(system.Config{
+		Settings: settings, Name: "test", Logger: slog.New(slog.DiscardHandler),
+		OpenStore: func(ctx context.Context) (system.ClosableStore, error) {
+			store, err := sqlite.Open(ctx, sqlite.Config{Path: file})
+			return cutStore{store, &left}, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = sys.Close() })
+	var events []schemas.Event
+	for _, customer := range []string{"C-1", "C-2"} {
+		e := schemas.Envelope{Exchange: "shop", RoutingKey: "k", Headers: amqp.Table{"x-customer": customer}, Body: []byte("of " + customer)}
+		events = append(events, schemas.Event{Action: schemas.Published, Envelope: e, State: schemas.State{Fingerprint: e.Fingerprint()}})
+	}
+	redact, err := sys.Redactor().Prepare(t.Context(), events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		systemtest.Record(t, sys, redact(e))
+	}
+	systemtest.Index(t, sys) // the audit event
+	for _, e := range systemtest.Events(t, sys, "event.action: published") {
+		sys.Redactor().Forget(e.Subjects...)
+	}
+	left = 2 // one before the first event, and one for it
+	var out, errs bytes.Buffer
+	all := eventstore.Selection{Query: kql.FieldIs("event.action", string(schemas.Published)), Order: eventstore.BySequence}
+	err = export(t.Context(), newLocal(sys, "ticket 7"), terminal.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}, all, true)
+	if err == nil || !strings.Contains(err.Error(), "the export ended after 1 event, before its end: ") || !strings.Contains(err.Error(), "incomplete") {
+		t.Errorf("%v", err)
+	}
+	if text := out.String(); strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "}\n") || !strings.Contains(text, "of C-1") || errs.Len() > 0 {
+		t.Errorf("it wrote %q, %q", text, errs.String())
 	}
 }
 

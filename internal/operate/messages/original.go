@@ -25,15 +25,31 @@ func ReadOriginals(ctx context.Context, sys *system.System, query string) (Origi
 	if !sys.Redactor().Opens() {
 		return Originals{}, unopened("originals", errors.New("this process has no keys"))
 	}
+	if err := checkSubjectKeys(ctx, sys); err != nil {
+		return Originals{}, err
+	}
 	return Originals{sys.Redactor()}, access.RecordOriginals(ctx, query)
+}
+
+// checkSubjectKeys fails while the store does not give the keys of subjects, so that nothing is written until some
+// message needs one.
+func checkSubjectKeys(ctx context.Context, sys *system.System) error {
+	store, err := sys.Store(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := store.SubjectKeys(ctx, sys.Redactor().Subjects("nobody")); err != nil {
+		return fmt.Errorf("originals cannot be opened: %w", err)
+	}
+	return nil
 }
 
 // Of returns an event with its message as it was published. A message whose original cannot be opened stays
 // redacted. An error is one of the store, which did not say whether there are its keys.
 func (o Originals) Of(ctx context.Context, e schemas.Event) (schemas.Event, error) {
 	opened, err := original(ctx, o.redactor, e)
-	if _, unread := errors.AsType[*eventstore.Error](err); unread {
-		return e, err
+	if unread := unreadKeys(e, err); unread != nil {
+		return e, unread
 	}
 	if err != nil {
 		return e, nil
@@ -62,15 +78,24 @@ func (m wholeMessages) original(ctx context.Context, id string) (schemas.Event, 
 		return schemas.Event{}, err
 	}
 	opened, err := original(ctx, m.system.Redactor(), stored)
-	_, erased := errors.AsType[*privacy.ErasedError](err)
-	_, unread := errors.AsType[*eventstore.Error](err)
-	if erased || unread {
+	if unread := unreadKeys(stored, err); unread != nil {
+		return schemas.Event{}, unread
+	}
+	if _, erased := errors.AsType[*privacy.ErasedError](err); erased {
 		return schemas.Event{}, err
 	}
 	if err != nil {
 		return schemas.Event{}, unopened("the original of message "+nameOf(stored), errors.Unwrap(err))
 	}
 	return opened, access.RecordOriginals(ctx, nameOf(stored))
+}
+
+// unreadKeys returns the error of a store that did not say whether it has the keys of an original; nil: it did.
+func unreadKeys(e schemas.Event, err error) error {
+	if _, unread := errors.AsType[*eventstore.Error](err); !unread {
+		return nil
+	}
+	return fmt.Errorf("the original of message %s cannot be opened: %w", nameOf(e), errors.Unwrap(err)) // it is redacted, which is no fault
 }
 
 // nameOf returns an id of an event's message that reveals nothing of it.

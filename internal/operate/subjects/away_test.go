@@ -135,8 +135,13 @@ func TestKeysAreAway(t *testing.T) {
 	stored := systemtest.Events(t, sys, "event.action: published")[0]
 	sys.Redactor().Forget(stored.Subjects...)
 	away.Store(true)
-	if _, err := originals.Of(ctx, stored); err == nil || problem.New(ctx, err).Status != http.StatusServiceUnavailable {
+	if _, err := originals.Of(ctx, stored); err == nil || problem.New(ctx, err).Status != http.StatusServiceUnavailable || strings.Contains(err.Error(), "never sent") {
 		t.Errorf("reading an original: %v", err)
+	}
+	var audited begun
+	asked := access.Recording(access.NewContext(t.Context(), reader), &audited, "ticket 7")
+	if _, err := messages.ReadOriginals(asked, sys, "*"); err == nil || problem.New(asked, err).Status != http.StatusServiceUnavailable || len(audited.actions) > 0 {
+		t.Errorf("before an export: %v, recorded %+v", err, audited.actions)
 	}
 	away.Store(false)
 	if e, err := originals.Of(ctx, stored); err != nil || string(e.Envelope.Body) != bodyOf(customers[0]) {
