@@ -64,6 +64,10 @@ func TestErase(t *testing.T) {
 		file := systemtest.StoreFile(t)
 		testErase(t, "sqlite:"+file, filepath.Dir(file))
 	})
+	t.Run("SQLite with keys elsewhere", func(t *testing.T) {
+		file := systemtest.StoreFile(t)
+		testErase(t, "sqlite:"+file, filepath.Dir(file), subjectKeys+filepath.Join(t.TempDir(), "subjects"))
+	})
 	t.Run("Elasticsearch", func(t *testing.T) {
 		url := os.Getenv("WATERSHIP_TEST_STORE_URL")
 		if url == "" {
@@ -90,6 +94,8 @@ func remove(t *testing.T, url, stream string) {
 		response.Body.Close()
 	}
 }
+
+const subjectKeys = "WATERSHIP_REDACT_SUBJECT_KEYS_FILE="
 
 func testErase(t *testing.T, storeURL, folder string, more ...string) {
 	broker := rabbittest.Embedded(t)
@@ -145,6 +151,7 @@ func testErase(t *testing.T, storeURL, folder string, more ...string) {
 	}
 	wantOpen(t, sys, events, "")
 	audited.err = nil
+	former := copyOf(t, folder)
 	done, err := o.erase(ctx, &EraseInput{Body: Erasure{named, operation.Bounds{Reason: "asked"}}})
 	if err != nil || done.Body.Matched != 1 || done.Body.Done != 1 {
 		t.Fatalf("%+v, %v", done, err)
@@ -173,6 +180,8 @@ func testErase(t *testing.T, storeURL, folder string, more ...string) {
 	}
 	if folder != "" {
 		wantNothing(t, folder)
+		wantNothing(t, former)
+		testFormer(t, former, environ, erased)
 	}
 
 	r, err := replays.Planner(t.Context(), sys, false)
@@ -197,6 +206,40 @@ func testErase(t *testing.T, storeURL, folder string, more ...string) {
 	if len(sent) != 2 || !sent[bodyOf(customers[0])] || !sent[bodyOf(customers[2])] {
 		t.Errorf("the replay sent %v", sent)
 	}
+}
+
+// copyOf copies a folder.
+func copyOf(t *testing.T, folder string) string {
+	t.Helper()
+	if folder == "" {
+		return ""
+	}
+	former := filepath.Join(t.TempDir(), "former")
+	must(t, os.CopyFS(former, os.DirFS(folder)))
+	return former
+}
+
+// testFormer opens the originals in a copy of the folder of the store that was made before an erasure, with all keys
+// that are left. If the keys of subjects are elsewhere, or are not copied, none of an erased person opens. A copy with
+// them has what it needs.
+func testFormer(t *testing.T, former string, environ []string, erased string) {
+	t.Helper()
+	environ = append(slices.Clone(environ), "WATERSHIP_STORE_URL=sqlite:"+filepath.Join(former, "store.db"))
+	copied := filepath.Join(former, "store.db.subjects")
+	if _, err := os.Stat(copied); err == nil {
+		sys := systemtest.New(t, environ...)
+		wantOpen(t, sys, systemtest.Events(t, sys, "event.id: *"), "")
+		must(t, os.Remove(copied))
+		sys = systemtest.New(t, environ...)
+		for _, e := range systemtest.Events(t, sys, "event.id: *") {
+			if _, is := errors.AsType[*privacy.ErasedError](privacy.Open(t.Context(), sys.Opener(), &e)); e.Envelope.Redacted && !is {
+				t.Errorf("without keys of subjects event %s opens", e.EventID)
+			}
+		}
+		return
+	}
+	sys := systemtest.New(t, environ...)
+	wantOpen(t, sys, systemtest.Events(t, sys, "event.id: *"), erased)
 }
 
 // begun keeps what is recorded before an action, unless it fails.
