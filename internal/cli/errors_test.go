@@ -211,7 +211,7 @@ func TestBadServers(t *testing.T) {
 			if got.Out != "" {
 				t.Errorf("before it failed it wrote %q", got.Out)
 			}
-			if strings.Contains(got.Err, "wrong@") || time.Since(began) > time.Minute {
+			if strings.Contains(got.Err, "wrong@") || time.Since(began) > rabbittest.Timeout {
 				t.Errorf("after %s: %s", time.Since(began), got.Err)
 			}
 		})
@@ -342,7 +342,7 @@ func TestEndings(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(slow.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), rabbittest.Timeout)
 	defer cancel()
 	errs.Reset()
 	cmd = exec.CommandContext(ctx, path, "search")

@@ -537,7 +537,7 @@ func TestCommandsWithoutServer(t *testing.T) {
 		{"dev"}, {"serve"}, {"setup"}, {"import"}, {"token", "list"}, {"healthcheck"}, {"config", "show"}, {"config", "check"},
 	} {
 		name := strings.Join(args, " ")
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // dev and serve would run
+		ctx, cancel := context.WithTimeout(t.Context(), rabbittest.Timeout) // dev and serve would run
 		defer cancel()
 		got := call(ctx, strings.NewReader(""), nil, append(args, "--server", "http://localhost:1")...)
 		if got.Code != exitUsage || !strings.HasPrefix(got.Err, "watership: "+name+" cannot go through --server: ") || strings.Count(got.Err, "\n") != 1 {

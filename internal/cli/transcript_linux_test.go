@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"github.com/watershipmq/watership/internal/cli/terminal"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/schemas"
 )
@@ -106,12 +107,8 @@ func inTerminal(t *testing.T, environ []string, cmd *exec.Cmd) *session {
 // expect waits for words on the screen.
 func (s *session) expect(words string) {
 	s.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !strings.Contains(s.screen.String(), words) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("%s: waited in vain for %q:\n%s", strings.Join(s.cmd.Args[1:], " "), words, s.screen)
-		}
-		time.Sleep(20 * time.Millisecond)
+	if !rabbittest.Poll(rabbittest.Timeout, func() bool { return strings.Contains(s.screen.String(), words) }) {
+		s.t.Fatalf("%s: waited in vain for %q:\n%s", strings.Join(s.cmd.Args[1:], " "), words, s.screen)
 	}
 }
 
@@ -127,7 +124,7 @@ func (s *session) end(code int) string {
 	s.t.Helper()
 	select {
 	case <-s.ended:
-	case <-time.After(time.Minute):
+	case <-time.After(rabbittest.Timeout):
 		s.t.Fatalf("%s did not end:\n%s", strings.Join(s.cmd.Args[1:], " "), s.screen)
 	}
 	if got := s.cmd.ProcessState.ExitCode(); got != code {
@@ -175,7 +172,7 @@ func testTranscript(t *testing.T, install servertest.Installer) {
 		t.Errorf("a body steers the terminal: %q", page)
 	}
 
-	following := onTerminal(t, i, nil, "tail", "action: (handled or replayed)", "-n", "1", "--fields", "event.action")
+	following := onTerminal(t, i, nil, "tail", "action: (handled or replayed)", "-n", "2", "--fields", "event.action")
 
 	refused := onTerminal(t, i, nil, "replay", "action: poisoned", "--to-failed-queue")
 	refused.expect("[y/N]")

@@ -93,7 +93,7 @@ func (p *Process) WantEnd(t *testing.T) {
 		if err != nil {
 			t.Fatalf("serve ended with %v\n%s", err, p.Logs.String())
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(rabbittest.Timeout):
 		t.Fatal("serve did not end on SIGTERM")
 	}
 }
