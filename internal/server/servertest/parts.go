@@ -147,7 +147,7 @@ func breakableFile(t *testing.T, i *Installation) (away, back func()) {
 	t.Helper()
 	path, version := strings.TrimPrefix(i.Store, "sqlite:"), 0
 	away = func() {
-		file, err := sql.Open("sqlite", "file:"+path)
+		file, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(60000)")
 		if err == nil {
 			err = file.QueryRowContext(t.Context(), "PRAGMA user_version").Scan(&version)
 		}
