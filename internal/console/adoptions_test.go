@@ -35,7 +35,7 @@ func errorQueue(t *testing.T, broker rabbittest.Broker, arguments amqp.Table) st
 
 func awaitLen(t *testing.T, broker rabbittest.Broker, queue string, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); broker.Len(t, queue) != n; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(rabbittest.Timeout); broker.Len(t, queue) != n; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("queue %s has %d messages, want %d", queue, broker.Len(t, queue), n)
 		}
@@ -73,7 +73,7 @@ func TestAdoptions(t *testing.T) {
 	s.await(t, 3, "action: poisoned and queue: orders")
 	awaitLen(t, broker, queue, 1)
 	list := s.get(t, "/adoptions")
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(list.words(t), "done "+queue); list = s.get(t, "/adoptions") {
+	for deadline := time.Now().Add(rabbittest.Timeout); !strings.Contains(list.words(t), "done "+queue); list = s.get(t, "/adoptions") {
 		if time.Now().After(deadline) {
 			t.Fatalf("it does not end: %s", list.words(t))
 		}
@@ -117,7 +117,7 @@ func TestCancelAnAdoption(t *testing.T) {
 	for range 2 { // as with a second click
 		page = s.post(t, action, form)
 	}
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(page.words(t), "cancelled Took in 0 failures"); page = s.get(t, page.Request.URL.Path) {
+	for deadline := time.Now().Add(rabbittest.Timeout); !strings.Contains(page.words(t), "cancelled Took in 0 failures"); page = s.get(t, page.Request.URL.Path) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it does not end: %s", page.words(t))
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/watershipmq/watership/internal/operate/messages"
 	"github.com/watershipmq/watership/internal/operation"
 	"github.com/watershipmq/watership/internal/operation/access"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/system"
 )
 
@@ -91,7 +92,7 @@ func TestMessagesListEvents(t *testing.T) {
 	shop(t, s)
 	page := s.get(t, "/messages?view=events&wait=1")
 	page.want(t, http.StatusOK, "published 3", "handled 2", "poisoned 1", "6 events", "Replay these")
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(page.words(t), "Queues: orders 3"); page = s.get(t, "/messages?view=events&wait=1") {
+	for deadline := time.Now().Add(rabbittest.Timeout); !strings.Contains(page.words(t), "Queues: orders 3"); page = s.get(t, "/messages?view=events&wait=1") {
 		if time.Now().After(deadline) { // they are left out while the machine is slow
 			t.Fatalf("no counts by queue:\n%s", page.words(t))
 		}

@@ -122,8 +122,8 @@ func TestAlertsOfOthers(t *testing.T) {
 
 func until(t *testing.T, condition func() bool) {
 	t.Helper()
-	if !rabbittest.Poll(time.Minute, condition) {
-		t.Fatal("waited in vain for a minute")
+	if !rabbittest.Poll(rabbittest.Timeout, condition) {
+		t.Fatal("waited in vain")
 	}
 }
 

@@ -162,7 +162,7 @@ func (s served) publish(t *testing.T, id, body string, headers amqp.Table) {
 func (s served) await(t *testing.T, n int64, query string) {
 	t.Helper()
 	count := 0
-	if !rabbittest.Poll(time.Minute, func() bool { count = s.count(t, query); return int64(count) >= n }) {
+	if !rabbittest.Poll(rabbittest.Timeout, func() bool { count = s.count(t, query); return int64(count) >= n }) {
 		t.Fatalf("%d events match %s, want %d", count, query, n)
 	}
 }

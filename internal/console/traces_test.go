@@ -36,7 +36,7 @@ func TestTheLifeOfAMessageIsATrace(t *testing.T) {
 	s.await(t, 1, "action: handled")
 
 	var spans []otlptest.Span
-	if !rabbittest.Poll(time.Minute, func() bool { spans = collector.Spans(trace); return len(spans) >= 6 }) {
+	if !rabbittest.Poll(rabbittest.Timeout, func() bool { spans = collector.Spans(trace); return len(spans) >= 6 }) {
 		t.Fatalf("the collector has %d spans of the trace: %v", len(spans), spans)
 	}
 	byName := map[string][]otlptest.Span{}
@@ -93,7 +93,7 @@ func TestTheLifeOfAMessageIsATrace(t *testing.T) {
 		t.Errorf("the metrics have no exemplar of the trace:\n%s", scraped.text)
 	}
 	for _, name := range []string{"messaging.process.duration", "watership_attempt_duration_seconds", "watership_attempts_total"} {
-		if !rabbittest.Poll(time.Minute, func() bool { return len(collector.Metrics(name)) > 0 }) {
+		if !rabbittest.Poll(rabbittest.Timeout, func() bool { return len(collector.Metrics(name)) > 0 }) {
 			t.Errorf("the collector has no %s", name)
 		}
 	}

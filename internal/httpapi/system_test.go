@@ -151,7 +151,7 @@ func (s served) route() pipeline.Route {
 // eventually repeats a check until it holds.
 func eventually(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	if !rabbittest.Poll(time.Minute, check) {
+	if !rabbittest.Poll(rabbittest.Timeout, check) {
 		t.Fatalf("never: %s", what)
 	}
 }

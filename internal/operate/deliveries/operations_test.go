@@ -172,7 +172,7 @@ func TestHoldAndRelease(t *testing.T) {
 	want("hold", got, err, 1, true)
 	recorded := func(held bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(rabbittest.Timeout); ; time.Sleep(5 * time.Millisecond) {
 			out, err := o.get(as(t), &GetInput{Queue: "hooks", Name: "well", Since: "24h"})
 			if err != nil {
 				t.Fatal(err)

@@ -83,7 +83,7 @@ func TestDecideUntilAnHour(t *testing.T) {
 	at := time.Now().UTC().Add(7 * time.Hour).Format("15:04")
 	r := newRigWith(t, rabbittest.Embedded(t), pipeline.Quorum, retry.Policy{At: []string{at}})
 	ids := r.publish("m", 6)
-	for waiting, deadline := 0, time.Now().Add(time.Minute); waiting < len(ids); time.Sleep(20 * time.Millisecond) {
+	for waiting, deadline := 0, time.Now().Add(rabbittest.Timeout); waiting < len(ids); time.Sleep(20 * time.Millisecond) {
 		waiting = 0
 		for _, delay := range retry.StandardDelays() {
 			q, err := r.broker.Channel(t).QueueDeclarePassive(wire.DelaysOf(r.topology).Queue(delay), true, false, false, false, nil)

@@ -45,7 +45,7 @@ func newRig(t *testing.T, b rabbittest.Broker, kind topology.QueueType) rig {
 
 func (r rig) want(t *testing.T, queue string, paused bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), rabbittest.Timeout)
 	defer cancel()
 	if got, err := Paused(ctx, r.publisher, r.Topology, queue); err != nil || got != paused {
 		t.Errorf("%s is paused: %t, want %t (%v)", queue, got, paused, err)
