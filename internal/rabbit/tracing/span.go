@@ -8,11 +8,9 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
-	"go.opentelemetry.io/otel/semconv/v1.43.0/messagingconv"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watershipmq/watership/internal/wire/header"
@@ -22,8 +20,10 @@ import (
 // Span is the span of a step. Nil: none.
 type Span struct {
 	span      trace.Span
-	step      Step
-	durations *messagingconv.ProcessDuration // nil: it is not measured
+	place     place
+	began     time.Time
+	bare      bool
+	durations *durations // nil: it is not measured
 }
 
 // Traceparent returns the context of the span for State.Trace; before, if there is no span.
@@ -34,6 +34,14 @@ func (s *Span) Traceparent(before string) string {
 	headers := amqp.Table{}
 	inject(trace.ContextWithSpan(context.Background(), s.span), headers)
 	return carrier(headers).Get(headerParent)
+}
+
+// parentOf returns the span context of a traceparent; it is invalid without one.
+func parentOf(traceparent string) trace.SpanContext {
+	if traceparent == "" {
+		return trace.SpanContext{}
+	}
+	return contextOf(amqp.Table{headerParent: traceparent})
 }
 
 // Records reports whether End needs to know the failure: without a span, or if it is not sampled, it does not.
@@ -50,20 +58,17 @@ func (s *Span) End(at time.Time, why *schemas.Failure) {
 	if s == nil {
 		return
 	}
-	var failed []attribute.KeyValue // in the measurement: texts of messages have no place there
 	if why != nil {
-		failed = append(failed, semconv.ErrorTypeOther)
 		s.fail(*why)
 	}
-	if took := at.Sub(s.step.Began); s.durations != nil && took > 0 { // that of another consumer may be unknown
-		attributes := append(failed, semconv.MessagingDestinationName(s.step.place()), semconv.MessagingOperationTypeProcess)
-		s.durations.Record(trace.ContextWithSpan(context.Background(), s.span), took.Seconds(), "process", messagingconv.SystemRabbitMQ, attributes...)
+	if took := at.Sub(s.began); s.durations != nil && took > 0 { // that of another consumer may be unknown
+		s.durations.RecordSet(trace.ContextWithSpan(context.Background(), s.span), took.Seconds(), s.durations.attributes(s.place, why != nil))
 	}
 	s.span.End(trace.WithTimestamp(at))
 }
 
 func (s *Span) fail(why schemas.Failure) {
-	if s.step.bare {
+	if s.bare {
 		why = schemas.Failure{}
 	}
 	s.span.SetStatus(codes.Error, header.Shorten(valid(why.Message), statusBytes))
@@ -82,6 +87,9 @@ func inject(ctx context.Context, headers amqp.Table) {
 
 // contextOf returns the span context in the headers of a message; it is invalid if they have none.
 func contextOf(headers amqp.Table) trace.SpanContext {
+	if headers[headerParent] == nil {
+		return trace.SpanContext{}
+	}
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), carrier(headers)))
 }
 

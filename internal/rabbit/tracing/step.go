@@ -2,12 +2,12 @@ package tracing
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watershipmq/watership/schemas"
 )
@@ -26,28 +26,42 @@ type Step struct {
 // destination returns {exchange}:{routing key} for a publisher and {exchange}:{routing key}:{queue} for a consumer,
 // without what is empty or is there already.
 func (s Step) destination() string {
-	queue := s.Queue
-	if queue == s.Envelope.RoutingKey && !s.bare {
-		queue = ""
+	switch key := s.Envelope.RoutingKey; {
+	case s.bare:
+		return place{s.Envelope.Exchange, s.Queue}.destination()
+	case key == s.Queue:
+		return joined(s.Envelope.Exchange, key)
+	default:
+		return joined(s.Envelope.Exchange, key, s.Queue)
 	}
-	parts := []string{s.Envelope.Exchange, s.Envelope.RoutingKey, queue}
-	if s.bare {
-		parts[1] = ""
-	}
-	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
-	return valid(cmp.Or(strings.Join(parts, ":"), "amq.default"))
 }
 
-// place returns the destination without the routing key, which is of the message.
-func (s Step) place() string {
-	s.bare = true
-	return s.destination()
+// place is an exchange and a queue.
+type place struct{ exchange, queue string }
+
+// destination is that of a step without the routing key, which is of the message.
+func (p place) destination() string { return joined(p.exchange, p.queue) }
+
+// joined joins the parts of a destination that are not empty.
+func joined(parts ...string) string {
+	var all strings.Builder
+	for _, part := range parts {
+		if part != "" && all.Len() > 0 {
+			all.WriteByte(':')
+		}
+		all.WriteString(part)
+	}
+	return valid(cmp.Or(all.String(), "amq.default"))
 }
 
-func (s Step) attributes(operation string, types ...attribute.KeyValue) []attribute.KeyValue {
-	all := append(make([]attribute.KeyValue, 0, 12), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(operation),
-		semconv.MessagingDestinationName(s.destination()), semconv.MessagingMessageBodySize(len(s.Envelope.Body)))
-	all = append(all, types...)
+// span returns the span of the step.
+func (s *Step) span(span trace.Span) *Span {
+	return &Span{span: span, place: place{s.Envelope.Exchange, s.Queue}, began: s.Began, bare: s.bare}
+}
+
+// attributes are those that do not decide about sampling.
+func (s Step) attributes() []attribute.KeyValue {
+	all := append(make([]attribute.KeyValue, 0, 8), semconv.MessagingMessageBodySize(len(s.Envelope.Body)))
 	text := func(key attribute.Key, value string) {
 		if value != "" {
 			all = append(all, key.String(valid(value)))

@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
-	"go.opentelemetry.io/otel/semconv/v1.43.0/messagingconv"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watershipmq/watership/schemas"
@@ -21,8 +20,8 @@ const scope = "github.com/watershipmq/watership"
 
 // Tracer makes the spans of steps, and measures attempts. Nil: neither.
 type Tracer struct {
-	tracer    trace.Tracer                   // nil: no spans
-	durations *messagingconv.ProcessDuration // nil: no measurements
+	tracer    trace.Tracer // nil: no spans
+	durations *durations   // nil: no measurements
 	bare      bool
 }
 
@@ -48,9 +47,8 @@ func New(cfg Config) (*Tracer, error) {
 	if cfg.Measurements == nil {
 		return t, nil
 	}
-	advised := metric.WithExplicitBucketBoundaries(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-	durations, err := messagingconv.NewProcessDuration(cfg.Measurements.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)), advised)
-	t.durations = &durations
+	var err error
+	t.durations, err = newDurations(cfg.Measurements.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL)))
 	return t, err
 }
 
@@ -91,9 +89,9 @@ func (t *Tracer) start(ctx context.Context, s Step, operation string, kind trace
 		s.Began = time.Now()
 	}
 	if t.tracer == nil {
-		return ctx, &Span{span: trace.SpanFromContext(context.Background()), step: s} // one that records nothing: that of ctx is its maker's
+		return ctx, s.span(trace.SpanFromContext(context.Background())) // one that records nothing: that of ctx is its maker's
 	}
-	parent, before := contextOf(s.Envelope.Headers), contextOf(amqp.Table{headerParent: s.State.Trace})
+	parent, before := contextOf(s.Envelope.Headers), parentOf(s.State.Trace)
 	if !parent.IsValid() {
 		parent = before
 	}
@@ -101,9 +99,28 @@ func (t *Tracer) start(ctx context.Context, s Step, operation string, kind trace
 	if before.IsSampled() {
 		links = []trace.Link{{SpanContext: before}}
 	}
-	ctx, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, parent), operation+" "+s.destination(),
-		trace.WithSpanKind(kind), trace.WithTimestamp(s.Began), trace.WithLinks(links...), trace.WithAttributes(s.attributes(operation, types...)...))
-	return ctx, &Span{span: span, step: s}
+	ctx, span := t.startSpan(trace.ContextWithRemoteSpanContext(ctx, parent), s, operation, kind, links, types)
+	return ctx, s.span(span)
+}
+
+// startSpan starts a span with the attributes by which a sampler decides
+// (https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/). Only a span that is sampled gets the others.
+func (t *Tracer) startSpan(ctx context.Context, s Step, operation string, kind trace.SpanKind, links []trace.Link, types []attribute.KeyValue) (context.Context, trace.Span) {
+	name := operation + " " + s.destination()
+	attributes := append(make([]attribute.KeyValue, 0, 4), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(operation),
+		semconv.MessagingDestinationName(name[len(operation)+1:]))
+	options := append(make([]trace.SpanStartOption, 0, 4), trace.WithSpanKind(kind), trace.WithAttributes(append(attributes, types...)...))
+	if len(links) > 0 {
+		options = append(options, trace.WithLinks(links...))
+	}
+	if !s.Began.IsZero() {
+		options = append(options, trace.WithTimestamp(s.Began))
+	}
+	ctx, span := t.tracer.Start(ctx, name, options...)
+	if span.IsRecording() {
+		span.SetAttributes(s.attributes()...)
+	}
+	return ctx, span
 }
 
 // Inherit gives a message that a handler returned without a traceparent the context of the message being handled, if that
@@ -128,8 +145,7 @@ func (t *Tracer) Publish(ctx context.Context, e schemas.Envelope, handled Step) 
 	if brought.IsValid() && brought.SpanID() != before.SpanID() {
 		links = []trace.Link{{SpanContext: brought}}
 	}
-	s, attempt := Step{Envelope: e, bare: t.bare}, contextOf(amqp.Table{headerParent: handled.State.Trace})
-	_, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, attempt), "publish "+s.destination(),
-		trace.WithSpanKind(trace.SpanKindClient), trace.WithLinks(links...), trace.WithAttributes(s.attributes("publish", semconv.MessagingOperationTypeSend)...))
-	return &Span{span: span, step: s}
+	s, attempt := Step{Envelope: e, bare: t.bare}, parentOf(handled.State.Trace)
+	_, span := t.startSpan(trace.ContextWithRemoteSpanContext(ctx, attempt), s, "publish", trace.SpanKindClient, links, []attribute.KeyValue{semconv.MessagingOperationTypeSend})
+	return s.span(span)
 }
