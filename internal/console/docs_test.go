@@ -95,3 +95,31 @@ func TestLinksToDocs(t *testing.T) {
 		t.Errorf("%d links", links)
 	}
 }
+
+// What a page without content says leads to the page that explains it, unless it only leads back.
+func TestEmptyStatesNameAPage(t *testing.T) {
+	t.Parallel()
+	const back = 2 // nothing to discard, and no such action
+	empty := regexp.MustCompile(`(?s)<(?:p|div) class="empty">.*?</(?:p|div)>`)
+	all, without := 0, []string{}
+	for _, pattern := range []string{"templates/*.html", "templates/parts/*.html"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, block := range empty.FindAllString(string(text), -1) {
+				if all++; !strings.Contains(block, `href="/docs/`) {
+					without = append(without, file+": "+block)
+				}
+			}
+		}
+	}
+	if all < 15 || len(without) > back {
+		t.Errorf("of %d, these name no page:\n%s", all, strings.Join(without, "\n"))
+	}
+}
