@@ -218,7 +218,31 @@ func TestRampGoesOnAfterErasedMessages(t *testing.T) {
 	job.Ramp, job.Rate = Ramp{First: 4, StopIf: limits("failed > 0")}, 5 // so that the second step is judged while it is sent
 	ran := f.run(job)
 	wantJob(t, ran, Done, 10, 10)
-	if len(ran.Steps) != 1 || ran.Steps[0].Failed > 0 || ran.Steps[0].Handled != 2 {
+	if len(ran.Steps) != 1 || ran.Steps[0].Failed > 0 || ran.Steps[0].Handled != 4 {
+		t.Errorf("%+v", ran.Steps)
+	}
+}
+
+// A step has messages that were sent, also if the first ones were erased: the rest would follow without a verdict.
+func TestRampIsJudgedByMessagesThatWereSent(t *testing.T) {
+	f := newFixtureOn(t, rabbittest.Embedded(t))
+	c := newOfCustomers(f)
+	for n := range 6 {
+		c.record(f.event(schemas.Published, c.message(n, n/3)))
+	}
+	c.erase(0)
+	consumer := newReporter(t, f, f.queue)
+	consumer.fails["m-3"] = true
+	defer consumer.index()()
+	job := f.job("event.action: published")
+	job.Ramp = Ramp{First: 1, StopIf: limits("failed > 0")}
+	job = f.create(job)
+	ran, err := f.Run(t.Context(), job.ID, RunOptions{})
+	if stopped, is := errors.AsType[*StoppedError](err); !is {
+		t.Errorf("%v, %v", stopped, err)
+	}
+	wantJob(t, ran, Paused, 1, 3)
+	if len(ran.Steps) != 1 || ran.Steps[0].Sent != 1 || ran.Steps[0].Failed != 1 || ran.Steps[0].End != 4 {
 		t.Errorf("%+v", ran.Steps)
 	}
 }

@@ -66,6 +66,7 @@ type run struct {
 	boundQueues map[string]bool             // for direct delivery
 	sentBy      *storeread.Set              // messages of earlier runs that the cursor does not cover
 	started     int                         // messages of this run
+	erased      int                         // of them
 	admitted    int64                       // messages of this run, with those that the program leaves out
 }
 

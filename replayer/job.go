@@ -188,7 +188,7 @@ func (j Job) Selection() (eventstore.Selection, error) {
 func (j *Job) restart() {
 	j.CursorInvalid, j.Cursor, j.Scanned = true, eventstore.Cursor{}, 0
 	j.Sent, j.Skipped, j.Stopped, j.Filtered, j.Failed, j.Erased, j.Failures, j.RunBegin = 0, 0, 0, 0, 0, 0, nil, 0
-	j.Open.Failed = 0 // messages that could not be sent are tried again, in the present step; sent ones count as Sent again
+	j.Open.Failed, j.Open.Erased = 0, 0 // messages that could not be sent are tried again, in the present step; sent ones count as Sent again
 }
 
 func (j *Job) fail(f Failure) {

@@ -37,9 +37,9 @@ func (run *run) sendFirst(candidates []candidate, late bool) error {
 		return nil
 	case run.initial.Limit > 0 && processed >= run.initial.Limit:
 		return errLimitReached
-	case run.options.StopAfter > 0 && processed >= run.initial.RunBegin+run.options.StopAfter:
+	case run.options.StopAfter > 0 && processed-run.erased >= run.initial.RunBegin+run.options.StopAfter:
 		return errStopAfter
-	case end > 0 && processed >= end:
+	case end > 0 && processed-run.erased >= end:
 		return errStepSent
 	}
 	m, err := run.newInFlight(candidates, late, sentBefore)
@@ -48,6 +48,9 @@ func (run *run) sendFirst(candidates []candidate, late bool) error {
 	}
 	if m.leftOut != FilteredOut {
 		run.started++
+	}
+	if m.err != nil && causeOf(m.err) == SubjectErased {
+		run.erased++
 	}
 	if m.needsSending() {
 		if err := run.sleep(run.pacer.Delay(m.event.Time)); err != nil {

@@ -142,6 +142,8 @@ func (r *Replayer) claim(ctx context.Context, id, runner string, again bool, o R
 			return job, err
 		case again && job.Runner != runner:
 			return job, &TakenOverError{id}
+		case !again && o.Expected != nil && job.Runner != o.Expected.Runner: // it has run since, and may have been stopped on purpose
+			return job, &TakenOverError{id}
 		case job.Finished():
 			return job, fmt.Errorf("job %s is %s: there is nothing left to do", id, job.State)
 		case o.Expected != nil && !job.sameWork(*o.Expected):

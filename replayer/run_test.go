@@ -555,6 +555,22 @@ func TestRateCountsWhatIsSent(t *testing.T) {
 	wantJob(t, f.run(order), Done, 1, 0)
 }
 
+// Two processes that start one job run it once: the second does not go on where the first was stopped.
+func TestASecondStartIsNoResume(t *testing.T) {
+	f := newFixtureOn(t, rabbittest.Embedded(t))
+	f.storePublished(3)
+	job := f.create(f.job(""))
+	once := RunOptions{StopAfter: 1, Expected: &job}
+	wantJob(t, f.resume(job, once), Paused, 1, 0)
+	_, err := f.Run(t.Context(), job.ID, once)
+	wantAs[*TakenOverError](t, err)
+	stored, err := f.Job(t.Context(), job.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantJob(t, stored, Paused, 1, 0)
+}
+
 // A job that is resumed counts the messages of its earlier runs against its limit, also those that
 // it left out as their stream had stopped.
 func TestLimitOfAResumedJob(t *testing.T) {

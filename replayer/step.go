@@ -27,9 +27,10 @@ type Step struct {
 
 // OpenStep is where the present step of a job has begun.
 type OpenStep struct {
-	Since   int64 `json:"since,omitempty"`   // sequence of the last `replayed` event before it
-	Sent    int   `json:"sent,omitempty"`    // by the job before, as Failed
-	Failed  int   `json:"failed,omitempty"`  // without erased messages
+	Since   int64 `json:"since,omitempty"`  // sequence of the last `replayed` event before it
+	Sent    int   `json:"sent,omitempty"`   // by the job before, as Failed
+	Failed  int   `json:"failed,omitempty"` // without erased messages
+	Erased  int   `json:"erased,omitempty"`
 	Stopped bool  `json:"stopped,omitempty"` // the ramp has paused the job, so that it begins with the resume
 }
 
@@ -60,8 +61,15 @@ func runSteps(ctx context.Context, r *Replayer, l *lease.Lease, job *Job, execut
 	}
 }
 
-// StepEnd returns the number of messages at which the present step ends; 0: with the job.
-func (j Job) StepEnd() int { return j.Ramp.endAfter(j.stepBegin(), j.Total) }
+// StepEnd returns the number of messages at which the present step ends; 0: with the job. Erased messages
+// make it longer, since a step without messages that were sent tells nothing.
+func (j Job) StepEnd() int {
+	end := j.Ramp.endAfter(j.stepBegin(), j.Total)
+	if end == 0 {
+		return 0
+	}
+	return end + max(0, j.Erased-j.Open.Erased)
+}
 
 func (j Job) stepBegin() int {
 	if len(j.Steps) == 0 {
@@ -97,7 +105,7 @@ func (j Job) unsent() int { return max(0, j.Failed-j.Erased-j.Open.Failed) }
 func (j *Job) endStep(step Step, last int64) {
 	step.End, step.Judged = j.Processed(), time.Now().UTC()
 	j.Steps = append(slices.Clip(j.Steps), step)
-	j.Open = OpenStep{Since: max(last, j.Open.Since), Sent: j.Sent, Failed: j.Failed - j.Erased, Stopped: step.Problem != ""}
+	j.Open = OpenStep{Since: max(last, j.Open.Since), Sent: j.Sent, Failed: j.Failed - j.Erased, Erased: j.Erased, Stopped: step.Problem != ""}
 }
 
 // stop pauses the job because of the outcomes of its present step.
@@ -129,7 +137,7 @@ func reopen(ctx context.Context, r *Replayer, l *lease.Lease, job *Job) error {
 	if err != nil {
 		return err
 	}
-	job.Open = OpenStep{Since: highest, Sent: job.Sent, Failed: job.Failed - job.Erased}
+	job.Open = OpenStep{Since: highest, Sent: job.Sent, Failed: job.Failed - job.Erased, Erased: job.Erased}
 	return r.saveHeartbeat(ctx, job)
 }
 
