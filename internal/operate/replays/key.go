@@ -73,7 +73,7 @@ func (k Key) Find(ctx context.Context, store eventstore.RecordReader, replays *r
 	case errors.As(err, &none): // its process creates it now, or has ended before
 		return replayer.Job{}, nil
 	case err == nil && !access.FromContext(ctx).Within(job.Query):
-		return job, ErrOtherRequest()
+		return replayer.Job{}, ErrOtherRequest()
 	}
 	return job, err
 }
@@ -92,10 +92,11 @@ func (k Key) Create(ctx context.Context, store eventstore.RecordStore, replays *
 	if err == nil {
 		return job, nil
 	}
-	if other, findErr := k.Find(ctx, store, replays); other.ID != "" {
-		return other, findErr
+	other, findErr := k.Find(ctx, store, replays)
+	if findErr == nil && other.ID == "" {
+		return job, err
 	}
-	return job, err
+	return other, findErr
 }
 
 // reserve returns the id of the job of the key: the given one, unless another request was first.

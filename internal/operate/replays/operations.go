@@ -118,8 +118,11 @@ func (o operations) startReplay(ctx context.Context, in *StartInput) (*JobOutput
 		return nil, err
 	}
 	known, err := key.Find(ctx, store, jobs)
-	if err != nil || known.ID != "" {
-		return outputOf(ctx, known), errors.Join(err, o.startPlanned(ctx, known, in.Body.StopAfter))
+	if err != nil {
+		return nil, err
+	}
+	if known.ID != "" {
+		return outputOf(ctx, known), o.startPlanned(ctx, known, in.Body.StopAfter)
 	}
 	plan, err := o.planOf(ctx, in)
 	if err != nil {

@@ -2,6 +2,7 @@ package replays
 
 import (
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -118,9 +119,10 @@ func TestTwoStartsAtOnceAreOneJob(t *testing.T) {
 	r := newReplaying(t)
 	systemtest.Record(t, r.sys, poisoned(r.broker.Queue(t, nil), "m-1"))
 	var starting sync.WaitGroup
-	ids := [2]string{}
+	ids, processes := [2]string{}, [2]*replaying{}
 	for n := range ids {
 		process := implement(r.sys, r.broker)
+		processes[n] = process
 		starting.Go(func() {
 			job, err := process.start(t, "k-1", toFailedQueue())
 			if err != nil {
@@ -132,6 +134,10 @@ func TestTwoStartsAtOnceAreOneJob(t *testing.T) {
 	starting.Wait()
 	if jobs := r.jobs(t); ids[0] != ids[1] || len(jobs) != 1 {
 		t.Errorf("responses with jobs %q, stored: %+v", ids, jobs)
+	}
+	started := append(processes[0].runs.started, processes[1].runs.started...)
+	if len(started) == 0 || slices.ContainsFunc(started, func(job replayer.Job) bool { return job.ID != ids[0] }) {
+		t.Errorf("started: %+v", started)
 	}
 }
 
@@ -200,5 +206,20 @@ func TestAPlanIsStartedAsItWasShown(t *testing.T) {
 		}
 		_, err = CancelReplay.Call(operator(t, "ann"), r, CancelInput{ID: started.Body.ID})
 		must(t, err)
+	}
+}
+
+// What is refused starts nothing, also if the job of the key waits for somebody who runs it.
+func TestARefusedStartRunsNoJob(t *testing.T) {
+	r := newReplaying(t)
+	systemtest.Record(t, r.sys, poisoned(r.broker.Queue(t, nil), "m-1"))
+	_, err := r.start(t, "k-1", toFailedQueue())
+	must(t, err)
+	r.runs.started = nil
+	limited := StartInput{IdempotencyKey: operation.IdempotencyKey{Key: "k-1"}, Body: toFailedQueue()}
+	got, err := StartReplay.Call(operator(t, "ann", "another"), r, limited)
+	wantRefused(t, err, http.StatusUnprocessableEntity, "or with other permissions", "Send a new key with a new request.")
+	if got.Body.ID != "" || len(r.runs.started) > 0 {
+		t.Errorf("%+v, started %+v", got, r.runs.started)
 	}
 }
