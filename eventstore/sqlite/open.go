@@ -59,7 +59,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkMoved(cfg); err != nil {
+	if err := checkSubjects(cfg); err != nil {
 		return nil, err
 	}
 	layout, err := newLayout(cfg.Labels)
@@ -84,7 +84,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	c, kept := &creator{file: f}, records{f}
 	return &Store{
-		f, reader{f, newDecompressors()}, c, kept, jobs{kept}, newSubjects(driver, cfg), installer{c, cfg.Keep}, retention{kept, cfg.Retention, cfg.Keep},
+		f, reader{f, newDecompressors()}, c, kept, jobs{kept}, newSubjects(driver, cfg, kept), installer{c, cfg.Keep}, retention{kept, cfg.Retention, cfg.Keep},
 	}, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -21,36 +22,73 @@ const subjectsSuffix = ".subjects"
 // subjects are the keys of subjects. A second file has them, so that a copy of the events does not, and a key that
 // was destroyed is in no page and in no log of the first.
 type subjects struct {
+	events   records // note that there are keys
 	keysPath string
 	keys     *sql.DB
 }
 
+// keysRecord is the kind and the id of the record that the file of the keys exists. If it is missing then, as on a disk that is not
+// mounted, nothing is taken for erased, and no second file gets keys.
+const keysRecord = "subject_keys"
+
 // newSubjects opens no connection yet. SQLite overwrites deleted keys (secure_delete), and a journal that it
 // deletes with each transaction has former pages no longer than that.
-func newSubjects(driver *sqlite.Driver, cfg Config) subjects {
+func newSubjects(driver *sqlite.Driver, cfg Config, events records) subjects {
 	cfg.Path = cfg.Subjects
 	keys := sql.OpenDB(connector{driver, dsn(cfg, "_txlock=immediate&_pragma=secure_delete(1)&_pragma=journal_mode(DELETE)")})
 	keys.SetMaxOpenConns(1)
-	return subjects{cfg.Path, keys}
+	return subjects{events, cfg.Path, keys}
 }
 
-// checkMoved refuses a file that is not there yet while keys are in the one beside the store: all that was recorded
-// about their subjects would count as erased.
-func checkMoved(cfg Config) error {
+// checkSubjects refuses a file of the keys that cannot be made, and one in another place while keys are still beside the
+// store: all that was recorded about their subjects would count as erased, or their keys would outlive an erasure.
+func checkSubjects(cfg Config) error {
 	former := cfg.Path + subjectsSuffix
-	if _, err := os.Stat(cfg.Subjects); former == cfg.Subjects || !errors.Is(err, fs.ErrNotExist) {
+	if former == cfg.Subjects {
 		return nil
 	}
-	if _, err := os.Stat(former); err != nil {
-		return nil
+	info, err := os.Stat(cfg.Subjects)
+	isThere := err == nil
+	switch {
+	case isThere && info.IsDir():
+		return fmt.Errorf("the file for the keys of subjects, %s, is a directory: give the path of a file in it", cfg.Subjects)
+	case !isThere && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("opening the keys of subjects: %w", err)
 	}
-	return fmt.Errorf("the keys of subjects are in %s, and not in %s: move the file there while no process uses it", former, cfg.Subjects)
+	if _, err := os.Stat(filepath.Dir(cfg.Subjects)); err != nil {
+		return fmt.Errorf("the folder for the keys of subjects: %w", err)
+	}
+	switch _, err := os.Stat(former); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking for keys of subjects beside the store: %w", err)
+	case isThere:
+		return fmt.Errorf("keys of subjects are in %s and still in %s, where an erasure does not reach them: delete the one that is out of date", cfg.Subjects, former)
+	default:
+		return fmt.Errorf("the keys of subjects are in %s, and not in %s: move the file there while no process uses it", former, cfg.Subjects)
+	}
+}
+
+// haveKeys reports whether there is a file of the keys. It fails if there was one.
+func (s *subjects) haveKeys(ctx context.Context) (bool, error) {
+	if _, err := os.Stat(s.keysPath); !errors.Is(err, fs.ErrNotExist) {
+		return err == nil, err
+	}
+	if _, err := os.Stat(s.events.path); errors.Is(err, fs.ErrNotExist) {
+		return false, nil // before the first event
+	}
+	noted, _, err := s.events.Record(ctx, keysRecord, keysRecord)
+	if err == nil && noted != nil {
+		err = fmt.Errorf("the file is missing: bring it back, since nothing about a subject can be read, recorded or erased without it")
+	}
+	return false, err
 }
 
 // SubjectKeys returns the keys of those subjects that have one.
 func (s *subjects) SubjectKeys(ctx context.Context, of []string) (map[string][]byte, error) {
-	if _, err := os.Stat(s.keysPath); errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	if exists, err := s.haveKeys(ctx); err != nil || !exists {
+		return nil, s.keysError("reading the keys of subjects", err)
 	}
 	return s.readKeys(ctx, s.keys, of)
 }
@@ -106,7 +144,11 @@ func readSome(ctx context.Context, from queryer, of []string, found map[string][
 // KeepSubjectKeys keeps keys of subjects that have none, and returns the key that each has then. The first
 // creates the file.
 func (s *subjects) KeepSubjectKeys(ctx context.Context, keys map[string][]byte) (kept map[string][]byte, err error) {
-	if err := createFile(s.keysPath); err != nil {
+	_, err = s.haveKeys(ctx)
+	if err == nil {
+		err = createFile(s.keysPath)
+	}
+	if err != nil {
 		return nil, s.keysError("keeping the keys of subjects", err)
 	}
 	err = s.change(ctx, "keeping the keys of subjects", func(tx *sql.Tx) error {
@@ -123,7 +165,13 @@ func (s *subjects) KeepSubjectKeys(ctx context.Context, keys map[string][]byte) 
 		kept, err = s.readKeys(ctx, tx, of)
 		return err
 	})
-	return kept, err
+	if err == nil {
+		_, err = s.events.CreateRecord(ctx, keysRecord, keysRecord, []byte(`{}`))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return kept, nil
 }
 
 // DestroySubjectKeys deletes keys of subjects, and returns the subjects that had one.

@@ -73,7 +73,17 @@ func TestSubjectsThatWereNotMoved(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(former, elsewhere); err != nil {
+	content, err := os.ReadFile(former)
+	if err == nil {
+		err = os.WriteFile(elsewhere, content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := Open(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "still in "+former) {
+		t.Errorf("with keys in both places it opens %v, %v", other, err)
+	}
+	if err := os.Remove(former); err != nil {
 		t.Fatal(err)
 	}
 	moved, err := Open(t.Context(), cfg)
@@ -84,10 +94,43 @@ func TestSubjectsThatWereNotMoved(t *testing.T) {
 	if keys, err := moved.SubjectKeys(t.Context(), []string{"subject_a"}); err != nil || len(keys) != 1 {
 		t.Errorf("%v, %v", keys, err)
 	}
-	for _, cfg := range []Config{{Path: s.path, Subjects: s.path}, {Path: s.path, Subjects: "a\x00b"}} {
+	for _, cfg := range []Config{
+		{Path: s.path, Subjects: s.path}, {Path: s.path, Subjects: "a\x00b"}, {Path: s.path, Subjects: t.TempDir()}, {Path: s.path, Subjects: elsewhere + "/none/keys"},
+	} {
 		if _, err := Open(t.Context(), cfg); err == nil {
 			t.Errorf("%q is opened", cfg.Subjects)
 		}
+	}
+}
+
+// A file that was there and is not, as on a disk that is not mounted, erases nobody, and no second one gets keys.
+func TestSubjectsWhoseFileIsMissing(t *testing.T) {
+	s := installed(t, Config{Subjects: filepath.Join(t.TempDir(), "keys")})
+	keys, of := map[string][]byte{"subject_a": {1}}, []string{"subject_a"}
+	if found, err := s.SubjectKeys(t.Context(), of); err != nil || len(found) > 0 {
+		t.Errorf("before the first key: %v, %v", found, err)
+	}
+	if _, err := s.KeepSubjectKeys(t.Context(), keys); err != nil {
+		t.Fatal(err)
+	}
+	away := s.keysPath + ".away"
+	if err := os.Rename(s.keysPath, away); err != nil {
+		t.Fatal(err)
+	}
+	s.keys.SetMaxIdleConns(0) // another process
+	_, reading := s.SubjectKeys(t.Context(), of)
+	_, keeping := s.KeepSubjectKeys(t.Context(), map[string][]byte{"subject_b": {2}})
+	_, destroying := s.DestroySubjectKeys(t.Context(), of)
+	for _, err := range []error{reading, keeping, destroying} {
+		if failed, is := errors.AsType[*eventstore.Error](err); !is || failed.Kind != eventstore.Unavailable || !strings.Contains(err.Error(), "the file is missing") {
+			t.Errorf("%v", err)
+		}
+	}
+	if err := os.Rename(away, s.keysPath); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := s.SubjectKeys(t.Context(), of); err != nil || len(found) != 1 {
+		t.Errorf("back again: %v, %v", found, err)
 	}
 }
 

@@ -75,7 +75,7 @@ func withStoreOfEnded(settings config.Config, configured bool) (config.Config, e
 		return settings.WithServers(servers, settings.Data), nil
 	}
 	servers.Store = config.NewURL("sqlite:" + runfile.StoreFile(settings.Data))
-	return settings.WithServers(servers, settings.Data), runfile.CheckStore(runfile.StoreFile(settings.Data))
+	return settings.WithServers(servers, settings.Data), runfile.CheckStore(runfile.StoreFile(settings.Data), settings.Redact.SubjectKeysFile)
 }
 
 func notRunning(data string, err error) error {

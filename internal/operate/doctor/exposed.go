@@ -19,7 +19,7 @@ func Exposures(cfg config.Config) []Finding {
 	files := map[string]string{
 		"amqp.password_file": cfg.AMQP.PasswordFile, "amqp.tls.key": cfg.AMQP.TLS.Key,
 		"amqp.state_key_file":  cfg.AMQP.StateKeyFile,
-		"redact.hash_key_file": cfg.Redact.HashKeyFile, "redact.original_keys_file": cfg.Redact.OriginalKeysFile,
+		"redact.hash_key_file": cfg.Redact.HashKeyFile, "redact.original_keys_file": cfg.Redact.OriginalKeysFile, "redact.subject_keys_file": cfg.Redact.SubjectKeysFile,
 		"token_file":   cfg.Server.TokenFile,
 		"http.tls.key": cfg.HTTP.TLS.Key, "http.auth.session_key_file": cfg.HTTP.Auth.SessionKeyFile,
 		"http.auth.oidc.client_secret_file": cfg.HTTP.Auth.OIDC.ClientSecretFile,

@@ -55,7 +55,7 @@ func Start(ctx context.Context, settings *config.Config, cfg broker.Config) (*Br
 // start listens, and announces the addresses to other commands.
 func (e *Broker) start(settings *config.Config, instance string) error {
 	if settings.Store.URL.File() == runfile.StoreFile(settings.Data) {
-		if err := runfile.CheckStore(runfile.StoreFile(settings.Data)); err != nil {
+		if err := runfile.CheckStore(runfile.StoreFile(settings.Data), settings.Redact.SubjectKeysFile); err != nil {
 			return err
 		}
 	}

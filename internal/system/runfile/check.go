@@ -1,6 +1,7 @@
 package runfile
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -46,13 +47,15 @@ func checkFile(path string) error {
 }
 
 // CheckStore refuses the files of an SQLite store that are links, or that other
-// users may write to. Files that do not exist are no error.
-func CheckStore(path string) error {
-	for _, suffix := range []string{"", "-wal", "-shm", "-journal", ".subjects", ".subjects-journal"} {
-		if _, err := os.Lstat(path + suffix); err != nil {
+// users may write to. Files that do not exist are no error. subjectKeys is the path of its keys of
+// subjects; "": beside it.
+func CheckStore(path, subjectKeys string) error {
+	subjectKeys = cmp.Or(subjectKeys, path+".subjects")
+	for _, file := range []string{path, path + "-wal", path + "-shm", path + "-journal", subjectKeys, subjectKeys + "-journal"} {
+		if _, err := os.Lstat(file); err != nil {
 			continue
 		}
-		if err := checkFile(filepath.Clean(path + suffix)); err != nil {
+		if err := checkFile(filepath.Clean(file)); err != nil {
 			return err
 		}
 	}
