@@ -63,7 +63,7 @@ const leaderTimeout = 200 * time.Millisecond
 func (b Broker) Look(t testing.TB, queue string) (q amqp.Queue) {
 	t.Helper()
 	ask := func(ch *amqp.Channel) (err error) {
-		for range 60 {
+		for range 5 { // one that is still away then is away for the test
 			asked := time.Now()
 			q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 			if err != nil || q.Messages > 0 || q.Consumers > 0 || time.Since(asked) < leaderTimeout {
