@@ -48,7 +48,8 @@ TEST = $(COLLECTOR) $(GO) test -vet=off $(UNDEBUGGED) -parallel 3 -timeout $(TES
 
 # The packages whose tests take longest begin first, so that none of them is the last.
 LONGEST = ./pipeline ./indexer ./internal/server ./internal/cli ./internal/console ./broker ./replayer ./internal/httpapi \
-	./eventstore/elastic ./internal/topology ./subscription ./projection
+	./eventstore/elastic ./subscription ./projection ./internal/rabbit ./internal/topology ./pipeline/transport \
+	./internal/operate/routes/queuepolicy ./outbox ./eventstore/sqlite ./internal/operate/failures
 
 # make lint runs vet.
 test: ## Run every test on real servers (stop the servers with scripts/services down); with PKG, with the race detector
@@ -58,7 +59,7 @@ test: ## Run every test on real servers (stop the servers with scripts/services 
 		{ failed=0; $(TEST) -p 2 -skip 'TestSeeds$$' $$($(OTHERS)) || failed=1; $(TEST) -p 2 -short $(RACE) $(RACED) || failed=1; exit $$failed; } & others=$$!; \
 		$(WITH_SERVERS) || { wait; exit 1; }; set +e; failed=0; \
 		WATERSHIP_TEST_FAULTS=1 $(TEST) -v -p 1 -run "$(ALONE)" ./internal/rabbit ./internal/server || failed=1; \
-		$(TEST) -p 4 $(LONGEST) $$($(SERVED)) || failed=1; \
+		$(TEST) -p 5 $(LONGEST) $$($(SERVED)) || failed=1; \
 		wait $$seeds || failed=1; wait $$others || failed=1; exit $$failed
 
 lint: ## Run vet, staticcheck and gofumpt, and check the import rules, go.mod and the Go API

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	faultMessages = 8_000
-	faultPace     = 160 // messages a second, so that all faults fall among them
+	faultMessages = 5_000
+	faultPace     = 100 // messages a second, so that all faults fall among them
 	faultRounds   = 2
 )
 
