@@ -121,17 +121,11 @@ func TestOriginalsWhileTheKeysAreAway(t *testing.T) {
 	if err := os.Rename(keys, keys+" away"); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(keys, 0o700); err != nil {
-		t.Fatal(err)
-	}
 	for _, args := range commands {
 		got := w.Run(t, args...)
 		if got.Code != exitFailed || got.Out != "" || strings.Count(got.Err, "reading the keys of subjects in the SQLite file "+keys) != 1 || strings.Contains(got.Err, "never sent") {
 			t.Errorf("%q: %+v", args, got)
 		}
-	}
-	if err := os.Remove(keys); err != nil {
-		t.Fatal(err)
 	}
 	if err := os.Rename(keys+" away", keys); err != nil {
 		t.Fatal(err)
