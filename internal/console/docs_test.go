@@ -1,11 +1,13 @@
 package console_test
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,20 +69,7 @@ func TestLinksToDocs(t *testing.T) {
 	for _, page := range all {
 		texts["/docs/"+page.Name] = read("/docs/" + page.Name).Body.String()
 	}
-	var sources []string
-	for _, pattern := range []string{"templates/*.html", "templates/parts/*.html"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sources = append(sources, string(text))
-		}
-	}
+	sources := slices.Collect(maps.Values(templates(t)))
 	for _, text := range texts {
 		sources = append(sources, text)
 	}
@@ -102,6 +91,22 @@ func TestEmptyStatesNameAPage(t *testing.T) {
 	const back = 2 // nothing to discard, and no such action
 	empty := regexp.MustCompile(`(?s)<(?:p|div) class="empty">.*?</(?:p|div)>`)
 	all, without := 0, []string{}
+	for file, text := range templates(t) {
+		for _, block := range empty.FindAllString(text, -1) {
+			if all++; !strings.Contains(block, `href="/docs/`) {
+				without = append(without, file+": "+block)
+			}
+		}
+	}
+	if all < 15 || len(without) > back {
+		t.Errorf("of %d, these name no page:\n%s", all, strings.Join(without, "\n"))
+	}
+}
+
+// templates returns the templates of all pages by their files.
+func templates(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
 	for _, pattern := range []string{"templates/*.html", "templates/parts/*.html"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
@@ -112,14 +117,8 @@ func TestEmptyStatesNameAPage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, block := range empty.FindAllString(string(text), -1) {
-				if all++; !strings.Contains(block, `href="/docs/`) {
-					without = append(without, file+": "+block)
-				}
-			}
+			texts[file] = string(text)
 		}
 	}
-	if all < 15 || len(without) > back {
-		t.Errorf("of %d, these name no page:\n%s", all, strings.Join(without, "\n"))
-	}
+	return texts
 }

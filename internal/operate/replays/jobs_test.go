@@ -311,6 +311,34 @@ func TestTwoRequestsWithAKeyCreateOneJob(t *testing.T) {
 	}
 }
 
+// overtaken is a store in which another request comes first, between a look at a record and its creation.
+type overtaken struct {
+	eventstore.RecordStore
+	other func()
+}
+
+func (s *overtaken) CreateRecord(ctx context.Context, kind, id string, document []byte) (string, error) {
+	if s.other != nil {
+		other := s.other
+		s.other = nil
+		other()
+	}
+	return s.RecordStore.CreateRecord(ctx, kind, id, document)
+}
+
+// Two requests may both find no record of the key, too.
+func TestARequestThatIsOvertakenGetsTheOtherJob(t *testing.T) {
+	jobs, ctx := newKeyedJobs(t), caller(t, "ann")
+	key := NewKey(ctx, "k-1", "a request")
+	store := &overtaken{jobs.store, func() {
+		_, err := jobs.create(ctx, key, "a")
+		must(t, err)
+	}}
+	if job, err := key.Create(ctx, store, jobs.replays, replayer.Plan{Job: replayer.Job{ID: "b", Query: "*"}}); err != nil || job.ID != "a" {
+		t.Errorf("%+v, %v", job, err)
+	}
+}
+
 // A process may end after it has reserved an id.
 func TestAReservedIDIsOfTheNextRequest(t *testing.T) {
 	jobs, ctx := newKeyedJobs(t), caller(t, "ann")
