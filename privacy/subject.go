@@ -261,7 +261,7 @@ func (c *subjectCache) read(ctx context.Context, subjects []subjectHash) (subjec
 	asked := c.ask()
 	found, err := c.store.SubjectKeys(ctx, missing)
 	if err != nil {
-		return keys, fmt.Errorf("reading the keys of subjects: %w", err)
+		return keys, err
 	}
 	c.add(keys, found, asked)
 	return keys, nil

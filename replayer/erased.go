@@ -39,12 +39,12 @@ func hasEvent(ctx context.Context, store Store, selection eventstore.Selection) 
 }
 
 // isErased reports whether the key of a person whom a message is about was destroyed. It fails if the store does
-// not answer that has the key. The scan has opened the message of the event if it can.
-func (c converter) isErased(ctx context.Context, e schemas.Event) (bool, error) {
+// not answer that has the key. The scan has opened the message of the event if it could then.
+func (c converter) isErased(ctx context.Context, e *schemas.Event) (bool, error) {
 	if !e.Envelope.Redacted || c.opener == nil {
 		return false, nil
 	}
-	err := c.opener.Open(ctx, &e)
+	err := c.opener.Open(ctx, e)
 	if _, unread := errors.AsType[*eventstore.Error](err); unread {
 		return false, err
 	}

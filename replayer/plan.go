@@ -232,7 +232,7 @@ func (p *Plan) addFirst(ctx context.Context, candidates []candidate, messages co
 		p.LeftOut[BeyondLimit]++
 		return nil
 	}
-	erased, err := messages.isErased(ctx, c.event)
+	erased, err := messages.isErased(ctx, &c.event)
 	switch {
 	case err != nil:
 		return err

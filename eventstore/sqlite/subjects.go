@@ -56,7 +56,7 @@ func checkSubjects(cfg Config) error {
 		return fmt.Errorf("opening the keys of subjects: %w", err)
 	}
 	if _, err := os.Stat(filepath.Dir(cfg.Subjects)); err != nil {
-		return fmt.Errorf("the folder for the keys of subjects: %w", err)
+		return fmt.Errorf("the folder for the keys of subjects is needed before its file, so make it, or mount its disk: %w", err)
 	}
 	switch _, err := os.Stat(former); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -64,7 +64,7 @@ func checkSubjects(cfg Config) error {
 	case err != nil:
 		return fmt.Errorf("looking for keys of subjects beside the store: %w", err)
 	case isThere:
-		return fmt.Errorf("keys of subjects are in %s and still in %s, where an erasure does not reach them: delete the one that is out of date", cfg.Subjects, former)
+		return fmt.Errorf("keys of subjects are in %s and still in %s, where an erasure does not reach them: keep the file that was written last in the first place, and delete the other", cfg.Subjects, former)
 	default:
 		return fmt.Errorf("the keys of subjects are in %s, and not in %s: move the file there while no process uses it", former, cfg.Subjects)
 	}
@@ -80,7 +80,7 @@ func (s *subjects) haveKeys(ctx context.Context) (bool, error) {
 	}
 	noted, _, err := s.events.Record(ctx, keysRecord, keysRecord)
 	if err == nil && noted != nil {
-		err = fmt.Errorf("the file is missing: bring it back, since nothing about a subject can be read, recorded or erased without it")
+		err = errors.New("the file is missing: bring it back, or name where it is, since nothing about a subject can be read, recorded or erased without it")
 	}
 	return false, err
 }

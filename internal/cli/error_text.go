@@ -22,7 +22,10 @@ import (
 
 // pageOf names the page of the documentation that explains an error; "" if its text says all.
 func pageOf(err error) string {
+	var store *eventstore.Error
 	switch {
+	case is[*system.BrokerError](err), errors.Is(err, rabbit.ErrNoConnection), errors.As(err, &store) && store.Kind != eventstore.BadRequest:
+		return "\nwatership doctor names the remedy; watership help troubleshooting has causes"
 	case isRefused(err, code.PlanRefused), isRefused(err, code.RoutesUnchecked), isRefused(err, code.ExpectMismatch), is[*replays.PlanError](err), is[*replayer.UncheckedError](err):
 		return "\nwatership help troubleshooting has causes, below A replay"
 	case is[*replayer.NoReportsError](err), is[*replayer.StoppedError](err):
@@ -35,10 +38,6 @@ func pageOf(err error) string {
 		return "\nwatership help people says what roles and permissions are for"
 	case is[*kql.SyntaxError](err), isRefused(err, code.InvalidQuery):
 		return "\nwatership help query describes the language"
-	}
-	var store *eventstore.Error
-	if is[*system.BrokerError](err) || errors.Is(err, rabbit.ErrNoConnection) || errors.As(err, &store) && store.Kind != eventstore.BadRequest {
-		return "\nwatership doctor names the remedy; watership help troubleshooting has causes"
 	}
 	return ""
 }

@@ -74,6 +74,7 @@ const (
 	DefaultLogin                Code = "default_login"
 	ServeNotReady               Code = "serve_not_ready"
 	StoreUnreachable            Code = "store_unreachable"
+	SubjectKeysUnreadable       Code = "subject_keys_unreadable"
 	SubscriptionsUnknown        Code = "subscriptions_unknown"
 	SubscriptionMissedEvents    Code = "subscription_missed_events"
 	SubscriptionStopped         Code = "subscription_stopped"
@@ -178,6 +179,7 @@ func kinds() []kind {
 		{DefaultLogin, SecretsCheck},
 		{ServeNotReady, ServeCheck},
 		{StoreUnreachable, StoreCheck},
+		{SubjectKeysUnreadable, StoreCheck},
 		{SubscriptionsUnknown, SubscriptionsCheck},
 		{SubscriptionMissedEvents, SubscriptionsCheck},
 		{SubscriptionStopped, SubscriptionsCheck},

@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/watershipmq/watership/eventstore/elastic"
 	"github.com/watershipmq/watership/internal/render/wording"
+	"github.com/watershipmq/watership/privacy"
 )
 
 func (d *doctor) checkStore(ctx context.Context) {
@@ -30,7 +32,9 @@ func (d *doctor) checkStore(ctx context.Context) {
 		d.reportNoStore(err)
 		return
 	}
-	d.reportOK(StoreCheck, "%s answers at %s", store.Product(), d.Settings.Store.URL)
+	if d.readsSubjectKeys(ctx) {
+		d.reportOK(StoreCheck, "%s answers at %s", store.Product(), d.Settings.Store.URL)
+	}
 	d.checkClock(store.Product(), clock)
 	if err := IndexHealth(ctx, store); err != nil {
 		d.report(IndicesUnavailable, Error, err.Error(), "make room on the disks of "+store.Product()+", or nodes that may have it; GET _cluster/allocation/explain has the whole")
@@ -41,6 +45,19 @@ func (d *doctor) checkStore(ctx context.Context) {
 		return
 	}
 	d.reportOK(TemplatesCheck, "installed for %s-*", d.Settings.Store.Stream)
+}
+
+// readsSubjectKeys reports whether the store reads keys of subjects, without which no message about one is recorded.
+func (d *doctor) readsSubjectKeys(ctx context.Context) bool {
+	keys, has := d.store.(privacy.SubjectKeys)
+	if !has || !slices.ContainsFunc(d.Settings.Redact.Rules, func(rule privacy.Rule) bool { return rule.Subject }) {
+		return true
+	}
+	_, err := keys.SubjectKeys(ctx, []string{"none"})
+	if err != nil {
+		d.report(SubjectKeysUnreadable, Error, err.Error(), "make the file or the index of keys readable again: messages about persons wait in RabbitMQ until then; see docs/privacy.md")
+	}
+	return err == nil
 }
 
 // checkPrivileges checks the privileges of the login first: without some of them

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -195,4 +197,30 @@ func TestWithoutRulesNothingIsSaidOfAlerts(t *testing.T) {
 	if list := of("alerts", Run(t.Context(), s.Config)); len(list) > 0 {
 		t.Error(text(list))
 	}
+}
+
+// Without the keys of subjects, the store answers, and records no message about one.
+func TestSubjectKeysThatAreAway(t *testing.T) {
+	folder := t.TempDir()
+	environ := []string{"WATERSHIP_REDACT_RULES=[{header: customer, as: customer, subject: true}]", "WATERSHIP_REDACT_SUBJECT_KEYS_FILE=" + filepath.Join(folder, "keys")}
+	for name, text := range map[string]string{"HASH_KEY": strings.Repeat("0a", 32), "ORIGINAL_KEYS": "a " + strings.Repeat("0b", 32)} {
+		file := filepath.Join(folder, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		environ = append(environ, "WATERSHIP_REDACT_"+name+"_FILE="+file)
+	}
+	s := newSetUpSite(t, environ...)
+	store, err := s.system.Store(t.Context())
+	if err == nil {
+		_, err = store.KeepSubjectKeys(t.Context(), map[string][]byte{"subject_a": {1}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, of("store", Run(t.Context(), s.Config)), OK, "SQLite answers", "")
+	if err := os.Rename(filepath.Join(folder, "keys"), filepath.Join(folder, "away")); err != nil {
+		t.Fatal(err)
+	}
+	want(t, of("store", Run(t.Context(), s.Config)), Error, "the file is missing", "messages about persons wait")
 }
