@@ -107,6 +107,7 @@ func New(cfg Config) (*Console, error) {
 	subscriptionpage.Register(made, cfg.API)
 	validationpage.Register(made, cfg.API)
 	approvalPages{p}.register()
+	subjectPages{p}.register()
 	triagepage.Pages{Frame: made, API: cfg.API}.Register()
 	return &Console{made}, nil
 }
