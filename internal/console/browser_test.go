@@ -312,7 +312,7 @@ func TestPagesHaveNoBarriers(t *testing.T) {
 	for n, path := range []string{
 		"/?wait=1", "/messages", "/messages?view=events", "/messages?preview=" + url.QueryEscape(preview), "/searches", "/waiting", "/alerts?wait=1", "/messages/order-3", "/messages/order-3/explain", "/messages/order-3/copy", "/messages/order-3/edit", "/messages/order-3/discard", "/failures", "/failures?view=list",
 		"/failures/discard?q=queue%3A+orders", "/replays", "/replays/new?q=action%3A+poisoned&target=failed_queue", "/replays/" + job, "/routes?wait=1", "/map?wait=1", "/times", "/doctor?wait=1", "/nothing",
-		"/messages/validate?queue=orders", "/messages/validate?queue=checked&since=all", "/routes/policy?queue=orders&action=add", "/routes/reload", "/adoptions", adopted, "/subscriptions", "/subscriptions/index",
+		"/messages/validate?queue=orders", "/messages/validate?queue=checked&since=all", "/routes/policy?queue=orders&action=add", "/routes/reload", "/adoptions", adopted, "/subscriptions", "/subscriptions/index", "/subjects",
 	} {
 		for scheme, widths := range screens(fmt.Sprint(n)) {
 			for _, width := range widths {

@@ -50,7 +50,7 @@ func TestPagesOnAPhone(t *testing.T) {
 		"/messages/" + message + "/discard", "/messages/" + message + "?body=hex", "/messages/validate?queue=orders",
 		"/failures", "/failures?view=list", "/failures/by?fields=headers.tenant,queue", "/failures/groups/" + group, "/failures/discard?q=queue%3A+orders", "/failures/resolve?group=" + group,
 		"/waiting", "/replays", "/replays/new?q=action%3A+poisoned&target=failed_queue", "/replays/" + job, "/routes?wait=1", "/map?wait=1", "/times", "/routes/policy?queue=orders&action=add",
-		"/routes/reload", "/adoptions", "/subscriptions", "/alerts?wait=1", "/doctor?wait=1", "/searches", "/nothing",
+		"/routes/reload", "/adoptions", "/subscriptions", "/alerts?wait=1", "/doctor?wait=1", "/searches", "/subjects", "/nothing",
 	} {
 		b.open(t, page)
 		for _, width := range []int64{360, 390} {

@@ -11,8 +11,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// A person is named in the body of a form, erased by the hashes that a page shows, and in no address.
-func TestAPersonIsErased(t *testing.T) {
+// namedSystem is a system with a message of C-1, whom its header names.
+func namedSystem(t *testing.T) served {
+	t.Helper()
 	folder := t.TempDir()
 	settings := []string{`WATERSHIP_REDACT_RULES=[{header: customer, subject: true}]`}
 	for name, text := range map[string]string{"HASH_KEY": strings.Repeat("0a", 32), "ORIGINAL_KEYS": "a " + strings.Repeat("0b", 32)} {
@@ -25,6 +26,12 @@ func TestAPersonIsErased(t *testing.T) {
 	s := newSystem(t, settings...)
 	s.publish(t, "of C-1", "{}", amqp.Table{"customer": "C-1"})
 	s.await(t, 1, "action: published")
+	return s
+}
+
+// A person is named in the body of a form, erased by the hashes that a page shows, and in no address.
+func TestAPersonIsErased(t *testing.T) {
+	s := namedSystem(t)
 	s.get(t, "/subjects").want(t, http.StatusOK, "Erase a person", "Find")
 	s.get(t, "/subjects?subject=C-1").without(t, "What is recorded")
 	s.post(t, "/subjects/find", url.Values{"subject": {"C-2"}}).want(t, http.StatusOK, "No key is left")
@@ -42,4 +49,25 @@ func TestAPersonIsErased(t *testing.T) {
 		t.Errorf("the address is %s", done.Request.URL)
 	}
 	s.post(t, "/subjects/find", url.Values{"subject": {"C-1"}}).want(t, http.StatusOK, "No key is left")
+}
+
+// On a phone, nothing of what is found scrolls sideways, and the person is erased in the browser.
+func TestAPersonIsErasedOnAPhone(t *testing.T) {
+	s := namedSystem(t)
+	b := newBrowser(t, s)
+	b.look(t, 360, "dark")
+	b.open(t, "/subjects")
+	b.enter(t, "input[name=subject]", "C-1")
+	b.click(t, "form[action='/subjects/find'] button")
+	b.sees(t, "#record-title", "What is recorded")
+	if wide := value[int64](t, b, "document.scrollingElement.scrollWidth"); wide > 360 {
+		t.Errorf("the page is %d pixels wide", wide)
+	}
+	for _, barrier := range b.barriers(t) {
+		t.Error(barrier)
+	}
+	b.picture(t, "subjects-found-dark-360")
+	b.enter(t, "input[name=reason]", "asked on 4 May")
+	b.click(t, "button.danger")
+	b.sees(t, "p.done", "Erased: 1 key destroyed")
 }
