@@ -68,5 +68,5 @@ func (c subjectPages) erase(ctx context.Context, key operation.IdempotencyKey, s
 }
 
 func subjectsPage(_ context.Context, v actionpage.Shown[namedSubject, subjects.Erased]) (frame.Page, error) {
-	return frame.Page{Title: "Persons", Section: "/messages", Template: "subjects.html", Data: v, Styles: []string{"message.css"}}, nil
+	return frame.Page{Title: "Erase a person", Section: "/messages", Template: "subjects.html", Data: v, Styles: []string{"message.css"}}, nil
 }

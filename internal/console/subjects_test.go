@@ -9,13 +9,15 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/watershipmq/watership/internal/operation/access"
 )
 
 // namedSystem is a system with a message of C-1, whom its header names.
-func namedSystem(t *testing.T) served {
+func namedSystem(t *testing.T, more ...string) served {
 	t.Helper()
 	folder := t.TempDir()
-	settings := []string{`WATERSHIP_REDACT_RULES=[{header: customer, subject: true}]`}
+	settings := append(more, `WATERSHIP_REDACT_RULES=[{header: customer, subject: true}]`)
 	for name, text := range map[string]string{"HASH_KEY": strings.Repeat("0a", 32), "ORIGINAL_KEYS": "a " + strings.Repeat("0b", 32)} {
 		path := filepath.Join(folder, name)
 		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
@@ -36,7 +38,7 @@ func TestAPersonIsErased(t *testing.T) {
 	s.get(t, "/subjects?subject=C-1").without(t, "What is recorded")
 	s.post(t, "/subjects/find", url.Values{"subject": {"C-2"}}).want(t, http.StatusOK, "No key is left")
 	found := s.post(t, "/subjects/find", url.Values{"subject": {"C-1"}})
-	found.want(t, http.StatusOK, "1, in 1 event", "It cannot be undone.")
+	found.want(t, http.StatusOK, "Messages 1, in ", "It cannot be undone.")
 	if strings.Contains(found.text, "C-1") {
 		t.Error("the page has the subject")
 	}
@@ -70,4 +72,33 @@ func TestAPersonIsErasedOnAPhone(t *testing.T) {
 	b.enter(t, "input[name=reason]", "asked on 4 May")
 	b.click(t, "button.danger")
 	b.sees(t, "p.done", "Erased: 1 key destroyed")
+}
+
+// Only an admin erases, and only after a second person's approval if a rule says so, who sees the hash.
+func TestAnErasureOnAPageIsApproved(t *testing.T) {
+	file, secret := filepath.Join(t.TempDir(), "tokens.json"), map[string]string{}
+	for _, token := range []access.Token{{Name: "ada", Role: access.Admin}, {Name: "abe", Role: access.Admin}, {Name: "otto", Role: access.Operator}} {
+		made, err := access.OpenTokenFile(file).Create(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret[token.Name] = "Bearer " + made
+	}
+	s := namedSystem(t, "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+file, "WATERSHIP_APPROVALS_RULES=[{actions: [erase]}]")
+	get := func(name, path string) document { return s.get(t, path, "Authorization", secret[name]) }
+	post := func(name, path string, form url.Values) document {
+		return s.do(t, http.MethodPost, path, form, "Content-Type", "application/x-www-form-urlencoded", "Origin", s.url, "Authorization", secret[name])
+	}
+	get("otto", "/subjects").want(t, http.StatusOK, "You may not erase anybody")
+	named := url.Values{"subject": {"C-1"}}
+	post("otto", "/subjects/find", named).want(t, http.StatusForbidden, "an erasure")
+	action, form := post("ada", "/subjects/find", named).form(t, "Erase")
+	form.Set("reason", "asked on 4 May")
+	post("ada", action, form).want(t, http.StatusConflict, "needs the approval of a second person", "Find the same person again")
+	action, form = get("abe", "/approvals").form(t, "Approve, and do it")
+	form.Set("decision", "approve")
+	approved := post("abe", action, form)
+	approved.want(t, http.StatusOK, "of ada is done.")
+	approved.without(t, "C-1")
+	post("ada", "/subjects/find", named).want(t, http.StatusOK, "No key is left")
 }
