@@ -59,7 +59,7 @@ var (
 		region language locale symbol ticker iban bic isbn ean gtin barcode coupon voucher email mailbox recipient sender address host hostname peer node
 		employee supplier vendor merchant shop store warehouse shipment parcel carrier company organisation organization contact person owner author
 		id ids uuid guid token session ref reference serial batch lot ticket subscription device sensor entry literal value string input text
-		password secret phone plate vin title subject filename folder directory path document attachment image bucket blob artist album airport station`)
+		password secret thread phone plate vin title subject filename folder directory path document attachment image bucket blob artist album airport station`)
 
 	// goods are those whose values look like words.
 	goods = set(`sku article product item coupon voucher barcode currency country`)
