@@ -11,11 +11,13 @@ import (
 )
 
 const (
-	storedTimeout  = 10 * time.Second
-	storedInterval = 250 * time.Millisecond
+	storedTimeout = 10 * time.Second
 
 	idChunk = 500 // ids in one query
 )
+
+// storedPauses are short at first: an indexer that has little to do stores an event within milliseconds.
+var storedPauses = backoff.Backoff{Min: 50 * time.Millisecond, Max: 250 * time.Millisecond}
 
 // RefreshedCounter counts events, after Refresh also the latest ones.
 type RefreshedCounter interface {
@@ -26,12 +28,13 @@ type RefreshedCounter interface {
 // AwaitStored waits until the store has the events with some ids. After ten seconds it returns
 // how many are missing: probably no server stores them.
 func AwaitStored(ctx context.Context, store RefreshedCounter, ids []string) (missing int, err error) {
-	for deadline := time.Now().Add(storedTimeout); ; {
+	deadline := time.Now().Add(storedTimeout)
+	for looks := 1; ; looks++ {
 		missing, err := countMissing(ctx, store, ids)
 		if err != nil || missing == 0 || time.Now().After(deadline) {
 			return missing, err
 		}
-		if err := backoff.Sleep(ctx, storedInterval); err != nil {
+		if err := storedPauses.Wait(ctx, looks, 0); err != nil {
 			return missing, err
 		}
 	}

@@ -32,6 +32,7 @@ type site struct {
 
 func newSite(t *testing.T, failures int) site {
 	t.Helper()
+	t.Parallel() // most of it is waiting
 	sys, broker := systemtest.Embedded(t)
 	must(t, pipeline.Declare(t.Context(), pipeline.Config{Connection: rabbitmq.Connection{URL: broker.URL}, Topology: sys.Topology()}))
 	s := site{NewRunner(sys), broker, broker.Channel(t)}

@@ -40,9 +40,11 @@ func TestTheQueueOfARouteIsBound(t *testing.T) {
 
 func TestAMissingExchangeIsNamed(t *testing.T) {
 	for _, name := range []string{names().Events(), names().Late(), names().Return()} {
-		s := newSetUpSite(t)
-		must(t, s.channel.ExchangeDelete(name, false, false))
-		want(t, of("bindings", Run(t.Context(), s.Config)), Error, "exchange "+name+" is missing", "run watership setup")
+		t.Run(name, func(t *testing.T) {
+			s := newSetUpSite(t)
+			must(t, s.channel.ExchangeDelete(name, false, false))
+			want(t, of("bindings", Run(t.Context(), s.Config)), Error, "exchange "+name+" is missing", "run watership setup")
+		})
 	}
 }
 

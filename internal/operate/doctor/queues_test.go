@@ -105,23 +105,26 @@ func TestOwnQueues(t *testing.T) {
 	}
 }
 
+const dropsReachServices = `policy "all" sends what Watership drops on purpose to the dead-letter exchange "dlx", and so to services: `
+
 // Queues without a dead-letter exchange as an argument follow a policy for all queues.
 func TestWhatIsDroppedOnPurposeReachesNoService(t *testing.T) {
 	s := newSite(t)
 	s.savePolicy(t, rabbit.Policy{Name: "all", Pattern: ".*", ApplyTo: "queues", Priority: 3, Definition: map[string]any{"dead-letter-exchange": "dlx"}})
 	s.setUp(t)
-	const detail = `policy "all" sends what Watership drops on purpose to the dead-letter exchange "dlx", and so to services: `
-	want(t, s.limits(t), Error, detail+"watership.paused", `--priority 4 --apply-to queues watership-unlimited '^watership\.' '{"max-length":2147483647}'`)
+	want(t, s.limits(t), Error, dropsReachServices+"watership.paused", `--priority 4 --apply-to queues watership-unlimited '^watership\.' '{"max-length":2147483647}'`)
 
 	s.savePolicy(t, rabbit.Policy{Name: "watership-unlimited", Pattern: `^watership\.`, ApplyTo: "queues", Priority: 4, Definition: map[string]any{"max-length": unlimited}})
 	if list := s.limits(t); len(list) != 0 {
 		t.Errorf("after the remedy:\n%s", text(list))
 	}
+}
 
-	dropping := newSite(t, "WATERSHIP_TAP_WHEN_FULL=drop_oldest", "WATERSHIP_TAP_LIMIT=9")
-	dropping.savePolicy(t, rabbit.Policy{Name: "all", Pattern: ".*", ApplyTo: "all", Definition: map[string]any{"dead-letter-exchange": "dlx"}})
-	dropping.setUp(t)
-	want(t, dropping.limits(t), Error, detail+dropping.Topology.IndexLate()+", watership.paused", "")
+func TestTheOldestCopiesThatAreDroppedReachNoService(t *testing.T) {
+	s := newSite(t, "WATERSHIP_TAP_WHEN_FULL=drop_oldest", "WATERSHIP_TAP_LIMIT=9")
+	s.savePolicy(t, rabbit.Policy{Name: "all", Pattern: ".*", ApplyTo: "all", Definition: map[string]any{"dead-letter-exchange": "dlx"}})
+	s.setUp(t)
+	want(t, s.limits(t), Error, dropsReachServices+s.Topology.IndexLate()+", watership.paused", "")
 }
 
 // RabbitMQ tells the policies of a new queue some seconds late.

@@ -172,7 +172,6 @@ func TestAFullIndexQueueDropsItsOldest(t *testing.T) {
 }
 
 func TestDelayQueuesThatAreStuck(t *testing.T) {
-	t.Parallel() // it looks twice
 	s := newSetUpSite(t)
 	s.answer(t, "queues/%2F", `[{"name":"watership.wait.1000","type":"quorum","messages_dlx":2}]`)
 	want(t, of("delays", Run(t.Context(), s.Config)), Error, "messages have waited long enough and do not get to watership.due from watership.wait.1000", "watership setup declares it")

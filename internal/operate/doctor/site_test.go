@@ -36,6 +36,7 @@ type site struct {
 // newSite returns a site on which nothing is set up.
 func newSite(t *testing.T, environ ...string) *site {
 	t.Helper()
+	t.Parallel() // most of it is waiting
 	sys, broker := systemtest.Embedded(t, environ...)
 	handlers := routes.Handlers(sys)
 	service := routes.Service{System: sys}

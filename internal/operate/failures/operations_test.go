@@ -31,6 +31,7 @@ const routesOfTests = `WATERSHIP_ROUTES=[{queue: orders, handler: {http: {url: "
 // newService returns the failures of a System whose events are stored.
 func newService(t *testing.T) (Service, rabbittest.Broker) {
 	t.Helper()
+	t.Parallel() // most of it is waiting
 	sys, broker := systemtest.Embedded(t, routesOfTests)
 	systemtest.Index(t, sys)
 	return Service{sys}, broker
@@ -39,6 +40,7 @@ func newService(t *testing.T) (Service, rabbittest.Broker) {
 // newStored returns the failures of a System whose events no process stores.
 func newStored(t *testing.T, events ...schemas.Event) Service {
 	t.Helper()
+	t.Parallel() // most of it is waiting
 	sys, _ := systemtest.Embedded(t, routesOfTests)
 	systemtest.Record(t, sys, events...)
 	return Service{sys}

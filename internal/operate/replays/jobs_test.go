@@ -49,6 +49,7 @@ func save(t *testing.T, sys *system.System, job replayer.Job) {
 // newReplays returns the replayer of a System, and the System.
 func newReplays(t *testing.T) (*replayer.Replayer, *system.System) {
 	t.Helper()
+	t.Parallel() // most of it is waiting
 	sys, _ := systemtest.Embedded(t)
 	replays, err := Replayer(t.Context(), sys)
 	must(t, err)

@@ -30,6 +30,7 @@ type replaying struct {
 // newReplaying returns operations on a System whose events are stored.
 func newReplaying(t *testing.T, environ ...string) *replaying {
 	t.Helper()
+	t.Parallel() // most of it is waiting
 	sys, broker := systemtest.Embedded(t, environ...)
 	systemtest.Index(t, sys)
 	return implement(sys, broker)
@@ -38,6 +39,7 @@ func newReplaying(t *testing.T, environ ...string) *replaying {
 // newStored returns operations on jobs and events in the store.
 func newStored(t *testing.T, jobs ...replayer.Job) *replaying {
 	t.Helper()
+	t.Parallel() // most of it is waiting
 	sys, broker := systemtest.Embedded(t)
 	for _, job := range jobs {
 		save(t, sys, job)

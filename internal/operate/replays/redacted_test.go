@@ -38,6 +38,7 @@ const redactRules = `[{pattern: mail}, {pattern: card}, {pattern: iban}, {patter
 // A message is recorded without its secrets in everything that is stored about it, and a replay sends it
 // as it was published. Without the keys of the originals nothing is sent.
 func TestReplayOfARedactedMessage(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	keys := filepath.Join(t.TempDir(), "keys")
 	for name, text := range map[string]string{"hash": strings.Repeat("0a", 32), "originals": "a " + strings.Repeat("0b", 32)} {
 		if err := os.WriteFile(keys+name, []byte(text+"\n"), 0o600); err != nil {

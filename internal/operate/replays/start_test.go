@@ -164,7 +164,8 @@ func TestAReplayToNowhereIsNotStarted(t *testing.T) {
 }
 
 func TestAReplayWithoutARecordIsNotStarted(t *testing.T) {
-	r := newReplaying(t)
+	r := newStored(t) // with an indexer, the plan would wait longer for the record
+	must(t, pipeline.Declare(t.Context(), pipeline.Config{Connection: rabbitmq.Connection{URL: r.broker.URL}, Topology: r.sys.Topology()}))
 	queue := r.broker.Queue(t, nil)
 	systemtest.Record(t, r.sys, poisoned(queue, "m-1"))
 	now := time.Now()
