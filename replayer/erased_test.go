@@ -104,6 +104,7 @@ func (c ofCustomers) erase(customer int) {
 // A plan counts erased messages, and its job sends all others as they were published: with a program and without one,
 // also where the body of a message is in another event, and where its customer has a new key.
 func TestErasedMessages(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		f := newFixtureOn(t, b)
 		c := newOfCustomers(f)

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	transform.ServeProcess(signal.Ignore)
-	os.Exit(rabbittest.WithExamples(m))
+	os.Exit(rabbittest.WithoutLeaks(func() int { return rabbittest.WithExamples(m) }))
 }
 
 // noJobs is a store without jobs.

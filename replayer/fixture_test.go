@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -35,19 +34,12 @@ type testStore interface {
 	Refresh(ctx context.Context) error
 }
 
-// newStore returns the Elasticsearch store of the tests, or the embedded store for the
+// newStore returns an Elasticsearch store of the tests, or the embedded store for the
 // embedded broker.
 func newStore(t testing.TB, broker rabbittest.Broker) testStore {
 	t.Helper()
 	if !broker.Own {
-		if os.Getenv("WATERSHIP_TEST_STORE_URL") == "" {
-			t.Fatal("no store: WATERSHIP_TEST_STORE_URL is not set, and there is a RabbitMQ")
-		}
-		store, err := theStore()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return store
+		return takeStore(t)
 	}
 	store, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "store.db")})
 	if err != nil {
@@ -60,19 +52,46 @@ func newStore(t testing.TB, broker rabbittest.Broker) testStore {
 	return store
 }
 
-// theStore is shared by all tests, since data streams cannot be deleted. Each test
-// uses events of its own source.
-var theStore = sync.OnceValues(func() (*elastic.Store, error) {
-	store, err := elastic.Open(elastic.Config{
-		URLs: []string{os.Getenv("WATERSHIP_TEST_STORE_URL")}, Stream: theStream(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return store, store.Install(context.Background())
-})
+// streamStore is the store of a data stream of Elasticsearch.
+type streamStore struct {
+	*elastic.Store
+	stream string
+}
 
-var theStream = sync.OnceValue(func() string { return "test-replayer-" + strings.ToLower(rand.Text()) })
+// unused are the stores of tests that have ended. Other tests get them, since to make one takes seconds.
+var unused = make(chan streamStore, 16)
+
+// takeStore returns a store that the test has alone until it ends, since a plan reads the highest sequence and the jobs
+// of all that is in it. Events of former tests are of other sources.
+func takeStore(t testing.TB) testStore {
+	t.Helper()
+	url := os.Getenv("WATERSHIP_TEST_STORE_URL")
+	if url == "" {
+		t.Fatal("no store: WATERSHIP_TEST_STORE_URL is not set, and there is a RabbitMQ")
+	}
+	var taken streamStore
+	select {
+	case taken = <-unused:
+	default:
+		stream := "test-replayer-" + strings.ToLower(rand.Text())
+		store, err := elastic.Open(elastic.Config{URLs: []string{url}, Stream: stream})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Install(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		taken = streamStore{store, stream}
+	}
+	t.Cleanup(func() {
+		select {
+		case unused <- taken:
+		default:
+			_ = taken.Close()
+		}
+	})
+	return taken
+}
 
 // fixture has a broker with the exchange and queue of a shop, and a store.
 type fixture struct {
@@ -96,7 +115,6 @@ func newFixture(t testing.TB) *fixture {
 
 func newFixtureOn(t testing.TB, broker rabbittest.Broker) *fixture {
 	t.Helper()
-	rabbittest.NoLeaks(t)
 	store := newStore(t, broker)
 	name := strings.ToLower("t" + rand.Text()[:8])
 	f := &fixture{

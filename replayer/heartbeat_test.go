@@ -80,6 +80,7 @@ func (f *fixture) wantHeartbeats(id string) {
 // TestHeartbeat: while a resumed run reads the sent messages, its job counts as
 // running, and a second runner is refused.
 func TestHeartbeat(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	job := f.pausedJob()
 	r := f.startBlockedResume(t.Context(), f.broker.URL, job.ID)
@@ -107,6 +108,7 @@ func (f *fixture) wantDone(r blockedResume, job Job, repeated int) {
 // TestEndsWhileRestoring: a resumed run that still reads can be cancelled or
 // interrupted, and continues on another connection when its own is lost.
 func TestEndsWhileRestoring(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	t.Run("cancelled", func(t *testing.T) {
 		f := newFixture(t)
 		job := f.pausedJob()
@@ -171,6 +173,7 @@ func (f *fixture) jobWithoutBroker() (job Job, proxy *rabbittest.Proxy, ended ch
 // TestHeartbeatWhileTheBrokerIsAway: a run that waits for its broker counts as
 // running, and notices a cancellation.
 func TestHeartbeatWhileTheBrokerIsAway(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	t.Run("back", func(t *testing.T) {
 		f := newFixture(t)
 		job, proxy, ended := f.jobWithoutBroker()

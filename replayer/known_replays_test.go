@@ -15,6 +15,7 @@ import (
 // TestAlreadyReplayed: messages that were replayed to the same target are left out,
 // unless they failed again later.
 func TestAlreadyReplayed(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	f.storeEvents(f.poisoned(1), f.poisoned(2))
 	order := f.job("event.action: poisoned")
@@ -103,6 +104,7 @@ func (f *fixture) consume(queue string) {
 // TestReplayNeverRepeats: a second replay to the same target sends nothing, whichever
 // events of a message its query finds, including the events of the first replay.
 func TestReplayNeverRepeats(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	key := "repair"
 	for name, target := range map[string]Target{
 		"origin": {Kind: ToOrigin}, "failed queue": {Kind: ToFailedQueue},
@@ -165,6 +167,7 @@ func testReplayNeverRepeats(t *testing.T, target Target, changes edit.Changes) {
 // TestReplayIsKnownByItsEvents: the events of a replayed message name the job, even if
 // the `replayed` event is no longer in the store.
 func TestReplayIsKnownByItsEvents(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixtureOn(t, rabbittest.Newest(t))
 	f.storeEvents(f.published(1))
 	wantJob(t, f.run(f.job("")), Done, 1, 0)
@@ -185,6 +188,7 @@ func TestReplayIsKnownByItsEvents(t *testing.T) {
 // TestOutcomes: messages a to g were sent. The queue "another" reported about e and f
 // before.
 func TestOutcomes(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	job := Job{ID: f.source + "-outcomes", Target: Target{Kind: ToOrigin}}
 	another := at("another")

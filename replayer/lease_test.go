@@ -24,6 +24,7 @@ func (f *fixture) secondReplayer(url string) *Replayer {
 
 // TestSecondRunner: a second runner is refused while the first one runs.
 func TestSecondRunner(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	f.storePublished(100)
 	order := f.job("")

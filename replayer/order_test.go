@@ -130,6 +130,7 @@ func (f *fixture) storeHandled(queue string) {
 // Never more messages are in flight than the job allows: the next one is sent when a consumer
 // has reported about one of them.
 func TestAtMostInFlight(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		f := newFixtureOn(t, b)
 		f.storeHandled(f.queue)
@@ -172,6 +173,7 @@ func TestInFlightWithoutADeletedQueue(t *testing.T) {
 // Without reports the job sends no more; a resumed job waits for the messages of the run
 // before.
 func TestInFlightIsResumed(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	f.storeHandled(f.queue)
 	f.storePublished(5)
@@ -256,6 +258,7 @@ func (f *fixture) inStream(stream string, n int) schemas.Event {
 // A message of a stream is sent when the one before it was handled, while other streams go on;
 // a stream ends at a message that fails, also in a resumed job.
 func TestOrderOfStreams(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		f := newFixtureOn(t, b)
 		f.storeHandled(f.queue)
@@ -337,6 +340,7 @@ func TestStreamsGoOn(t *testing.T) {
 
 // A job stops before it has more streams with a failure than it can keep: resumed, it goes on with none of them.
 func TestStreamsThatFailAreNotForgotten(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	f.storeHandled(f.queue)
 	var events []schemas.Event
@@ -362,6 +366,7 @@ func TestStreamsThatFailAreNotForgotten(t *testing.T) {
 
 // Many messages that the program leaves out pass a message that waits for its stream.
 func TestOrderOfStreamsWithManyLeftOut(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	f.storeHandled(f.queue)
 	events := []schemas.Event{f.inStream("order-1", 1), f.inStream("order-1", 2)}

@@ -10,6 +10,7 @@ import (
 // A consumer may claim that its message came from an exchange to which it may not publish.
 // A replay sends there only what the tap saw there, and to the failed queue every message.
 func TestClaimedOriginsAreProven(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
 		claimed := func(n int, change func(*schemas.Event)) schemas.Event {
@@ -78,6 +79,7 @@ func TestClaimedOriginsAreProven(t *testing.T) {
 // A resumed job decides about a claim as before, also if the event that proves it is behind the
 // cursor: the message is not sent again, nor counted twice.
 func TestClaimProvenAfterTheCursor(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
 		claimed := f.poisoned(1)

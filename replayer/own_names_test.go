@@ -15,6 +15,7 @@ import (
 // of Watership, even if events say that it came from there or failed there: its
 // consumer would not read it as a message.
 func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
 		ours := f.cfg.Topology
@@ -61,6 +62,7 @@ func TestOwnQueuesAndExchangesAreRefused(t *testing.T) {
 // TestCarbonCopiesStayAtTheirExchange: a publisher with permission for one exchange
 // cannot choose the receivers of a replay to another.
 func TestCarbonCopiesStayAtTheirExchange(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
 		victim := f.source + "-victim"
@@ -87,6 +89,7 @@ func TestCarbonCopiesStayAtTheirExchange(t *testing.T) {
 // TestBodiesOfOthers: a publisher to the default exchange can add messages to the
 // queue of unstorable messages. Their bodies are not sent with other messages.
 func TestBodiesOfOthers(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
 		real := f.publishUnstorable(1, 200_000)

@@ -76,6 +76,7 @@ func (f *fixture) stopped(job Job, why string) Job {
 // Of 10,000 messages of which 5 % fail, a hundredth is sent. A resume accepts that and goes on, and the next step
 // is judged by itself.
 func TestRampStopsAtFailures(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f, consumer, job := newRamp(t, 10_000, Ramp{Percent: []float64{1, 2, 20, 100}, StopIf: limits("failed > 2%")})
 	f.recordTimeout = rabbittest.Timeout
 	defer consumer.index()()

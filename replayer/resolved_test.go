@@ -17,6 +17,7 @@ import (
 
 // TestResolvedFailuresAreLeftOut: event 1 of each message is a failure at the queue.
 func TestResolvedFailuresAreLeftOut(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	type life = func(f *fixture, failure schemas.Event) schemas.Event
 	then := func(action schemas.Action, changes ...func(*schemas.Event)) life {
 		return func(f *fixture, failure schemas.Event) schemas.Event {
@@ -85,6 +86,7 @@ func TestResolvedFailuresAreLeftOut(t *testing.T) {
 // again. The outcome of the replay counts for both failures, but not for an equal
 // message.
 func TestResolvedFailuresOfReplays(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	type life = func(f *fixture, newer schemas.Event) []schemas.Event
 	then := func(action schemas.Action, replayOf bool) life {
 		return func(f *fixture, newer schemas.Event) []schemas.Event {
@@ -153,6 +155,7 @@ func TestResolvedByAReplayOfItsRetry(t *testing.T) {
 // TestDiscardedIsLeftOut: a discarded message is not sent, whichever of its events a
 // query finds, including its `discarded` event.
 func TestDiscardedIsLeftOut(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	failure := f.poisoned(1)
 	discarded := f.event(schemas.Discarded, failure.Envelope)
@@ -235,6 +238,7 @@ func counted[T any](count *int, all iter.Seq2[T, error]) iter.Seq2[T, error] {
 // TestFailureAmongEqualMessages: the decision about a failure does not read all events
 // of equal messages.
 func TestFailureAmongEqualMessages(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixtureOn(t, rabbittest.Newest(t))
 	tick := anonymous(f.message(1))
 	failure := f.event(schemas.Poisoned, tick)
@@ -257,6 +261,7 @@ func TestFailureAmongEqualMessages(t *testing.T) {
 // TestResolvedFailuresInAnArchive: a replay of all published messages, and one to
 // another target, includes failed and discarded messages.
 func TestResolvedFailuresInAnArchive(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	published, failure := f.published(1), f.poisoned(1)
 	discarded := f.event(schemas.Discarded, failure.Envelope)
@@ -278,6 +283,7 @@ func TestResolvedFailuresInAnArchive(t *testing.T) {
 // TestResolvedWhileTheJobIsPaused: an operator discards failures of a paused job, or a message is
 // handled. The job leaves them out when it goes on.
 func TestResolvedWhileTheJobIsPaused(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for name, test := range map[string]struct {
 		action  schemas.Action
 		again   bool

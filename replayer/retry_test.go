@@ -76,7 +76,7 @@ func (f *fixture) storeBehindProxy() *faults {
 		}
 	}))
 	f.t.Cleanup(proxy.Close)
-	store, err := elastic.Open(elastic.Config{URLs: []string{proxy.URL}, Stream: theStream()})
+	store, err := elastic.Open(elastic.Config{URLs: []string{proxy.URL}, Stream: f.store.(streamStore).stream})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -90,6 +90,7 @@ func savesJob(r *http.Request) bool { return strings.Contains(r.URL.Path, ".jobs
 // TestStoreBusyWhileReading: one request in seven is answered with 429 or 500, at the
 // start of a read and between pages.
 func TestStoreBusyWhileReading(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixtureOn(t, rabbittest.NewestServer(t))
 	f.storePublished(5000)
 	faults := f.storeBehindProxy()
@@ -112,6 +113,7 @@ func TestStoreBusyWhileReading(t *testing.T) {
 // TestStoreAwayForAWhile: the store is unavailable for longer than the client repeats
 // a request.
 func TestStoreAwayForAWhile(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixtureOn(t, rabbittest.NewestServer(t))
 	f.storePublished(100)
 	faults := f.storeBehindProxy()
@@ -149,6 +151,7 @@ func (f *faults) inTurn(these func(*http.Request) bool, statuses ...int) {
 // TestJobIsSavedAtItsEnd: the last save of a job is repeated if the store refuses it,
 // or if its response is lost.
 func TestJobIsSavedAtItsEnd(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for name, statuses := range map[string][]int{
 		"refused": {http.StatusInternalServerError, http.StatusTooManyRequests}, "lost": {-1}, "both": {-1, http.StatusInternalServerError, -1},
 	} {
@@ -174,6 +177,7 @@ func TestJobIsSavedAtItsEnd(t *testing.T) {
 
 // TestJobIsCreatedOnce: a job is created once even if the response is lost.
 func TestJobIsCreatedOnce(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixtureOn(t, rabbittest.NewestServer(t))
 	f.storePublished(3)
 	faults := f.storeBehindProxy()

@@ -19,6 +19,7 @@ import (
 // TestReplayedMeanwhile: of two concurrent replays of the same messages, the second to
 // be planned or started leaves out the messages of the first.
 func TestReplayedMeanwhile(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	f.storePublished(6)
 	f.storeEvents(f.poisoned(6))
@@ -76,6 +77,7 @@ func TestReplayedMeanwhile(t *testing.T) {
 // TestRivalsLeaveNothingToEachOther: a job that is paused after its first messages sends the
 // rest, while another one runs that left all of them to it.
 func TestRivalsLeaveNothingToEachOther(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for name, isPlannedLater := range map[string]bool{"planned at once": false, "planned later": true} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -106,6 +108,7 @@ func TestRivalsLeaveNothingToEachOther(t *testing.T) {
 
 // TestCancelledWhileItStarts: a cancellation while a job looks for others ends it.
 func TestCancelledWhileItStarts(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	f.storePublished(6)
 	first, second := f.create(f.job("")), f.create(f.job(""))
@@ -190,6 +193,7 @@ func heap() int64 {
 
 // TestTwoAtOnce: two jobs start in the same moment, and each message is sent once.
 func TestTwoAtOnce(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.WithPolicies(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
 		const many = 2000
@@ -225,6 +229,7 @@ func TestTwoAtOnce(t *testing.T) {
 // TestRecordNotStoredYet: messages sent by another job are left out before its
 // `replayed` events are stored, too.
 func TestRecordNotStoredYet(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixtureOn(t, rabbittest.Newest(t))
 	f.storePublished(5)
 	order := f.job("")
@@ -259,6 +264,7 @@ func TestRecordNotStoredYet(t *testing.T) {
 // TestPlanWaitsForTheRecord: a plan waits while an indexer stores the `replayed`
 // events, also if it is not there for a moment.
 func TestPlanWaitsForTheRecord(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	f.storePublished(5)
 	wantJob(t, f.run(f.job("event.sequence <= "+fmt.Sprint(f.sequence-2))), Done, 3, 0)

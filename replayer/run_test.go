@@ -185,6 +185,7 @@ func TestRefusedByOneQueue(t *testing.T) {
 
 // A queue that is deleted and declared again while a job sends to it, as in a deploy, gets the rest.
 func TestQueueIsDeclaredAgain(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const many = 80
 	for name, route := range map[string]bool{"of a route": true, "of another service": false} {
 		t.Run(name, func(t *testing.T) {
@@ -294,6 +295,7 @@ func TestReplayedQueue(t *testing.T) {
 // TestHeaders: a changed message carries its new fingerprint, so that its state is
 // verified.
 func TestHeaders(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	event := f.published(1)
 	f.storeEvents(event)
@@ -352,6 +354,7 @@ func TestRequests(t *testing.T) {
 // TestPauseAndResume: a job is stopped in every way except a crash, and each message
 // arrives once.
 func TestPauseAndResume(t *testing.T) {
+	t.Parallel()      // most of it is waiting
 	const many = 5000 // more than are unconfirmed when the job is interrupted
 	f := newFixture(t)
 	f.storePublished(many)
@@ -428,6 +431,7 @@ func TestJobChangedByOthers(t *testing.T) {
 }
 
 func TestCancel(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	f := newFixture(t)
 	f.storePublished(200)
 	order := f.job("")

@@ -17,6 +17,7 @@ import (
 // A job sends what its program makes of the messages. A plan runs the program, too: it tells
 // the routes of the changed messages, what is left out and what fails.
 func TestTransform(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		f := newFixtureOn(t, b)
 		f.bind(f.source+"-vip", f.exchange, "order.vip", nil)

@@ -36,6 +36,7 @@ func (f *fixture) publishUnstorable(n, size int) schemas.Event {
 // TestUnstorableBodies: bodies are read from the queue of unstorable messages, and
 // stay there.
 func TestUnstorableBodies(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, broker rabbittest.Broker) {
 		f := newFixtureOn(t, broker)
 		first, other, second := f.publishUnstorable(1, 200_000), f.publishUnstorable(2, 10), f.publishUnstorable(3, 300_000)

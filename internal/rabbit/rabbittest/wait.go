@@ -1,6 +1,8 @@
 package rabbittest
 
 import (
+	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -61,6 +63,20 @@ func NoLeaks(t testing.TB) {
 			t.Errorf("%d goroutines before the test, %d after it:\n%s", len(before), len(left), strings.Join(left, "\n\n"))
 		}
 	})
+}
+
+// WithoutLeaks runs the tests of a package that has parallel ones, where NoLeaks cannot tell whose a goroutine is. It
+// returns the exit code, which says failure if goroutines of Watership or the AMQP client outlive the tests.
+func WithoutLeaks(run func() int) int {
+	if code := run(); code != 0 {
+		return code
+	}
+	var left []string
+	if !Poll(Timeout, func() bool { left = goroutineStacks(); return len(left) == 0 }) {
+		fmt.Fprintf(os.Stderr, "%d goroutines outlive the tests:\n%s\n", len(left), strings.Join(left, "\n\n"))
+		return 1
+	}
+	return 0
 }
 
 // goroutineStacks returns the stacks of goroutines that run code of Watership or the AMQP
