@@ -17,6 +17,7 @@ import (
 // Messages of queues that are not declared or bound yet come back where every exchange has
 // an alternate exchange, which would take them.
 func TestRetriesPastAnAlternateExchange(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		t.Run("new", func(t *testing.T) { retryPastAlternate(t, b, false) })
 		t.Run("former release", func(t *testing.T) { retryPastAlternate(t, b, true) })

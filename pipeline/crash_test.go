@@ -313,6 +313,7 @@ func TestRequeuedMessagesAreNotCounted(t *testing.T) {
 // Another process has given messages back that no handler had, some of them more often than
 // MaxDeliveries allows if the broker counts these apart. They wait for nothing.
 func TestMessagesThatAnotherProcessGaveBack(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const backlog = 20
 	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := b.Queue(t, amqp.Table{"x-queue-type": "quorum"})

@@ -12,6 +12,7 @@ import (
 // RabbitMQ applies a policy within milliseconds, and tells a queue's policy up to ten seconds later.
 // A queue that has its dead-letter exchange by a policy has its messages retried from the first one.
 func TestDeadLetterExchangeOfANewPolicy(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		b = b.VHost(t)
 		r := start(t, b, func(c *Config) { c.ManagementURL = b.ManagementURL })

@@ -20,6 +20,7 @@ import (
 // The event of a cancelled message has its body, though the exchange is tapped: the copy may
 // have been dropped, or its retention may be over.
 func TestCancelledMessageKeepsItsBody(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		b = b.VHost(t)
 		exchange := topicExchange(t, b)
@@ -52,6 +53,7 @@ func TestCancelledMessageKeepsItsBody(t *testing.T) {
 
 // The next message of a key goes at once when the earlier one is cancelled: it does not come any more.
 func TestCancelledMessageLeavesItsPlace(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		r := start(t, b, func(c *Config) {
@@ -89,6 +91,7 @@ func TestCancelledMessageLeavesItsPlace(t *testing.T) {
 
 // The place of a postponed message has its new time, so that the next ones of its key wait until then.
 func TestPostponedMessageKeepsItsPlace(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		const wait = 5 * time.Hour
 		queue, notBefore := rabbittest.Name(t), time.Now().Add(wait).UTC()

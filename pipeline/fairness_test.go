@@ -265,6 +265,7 @@ func TestOrderOverRestarts(t *testing.T) {
 // The arguments of a route are those of its queue: messages of a higher priority are handled
 // first.
 func TestRouteArguments(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		prior, ordered := rabbittest.Name(t), rabbittest.Name(t)
 		var mu sync.Mutex

@@ -24,6 +24,7 @@ import (
 // becomes poison, other messages go on, and its event and its parked copy have its body
 // and headers.
 func TestHeadersWithoutRoom(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		r := start(t, b, func(c *Config) {
@@ -76,6 +77,7 @@ func TestHeadersWithoutRoom(t *testing.T) {
 // kept in a queue of its own. RabbitMQ 4.x takes 16 MiB by default
 // (https://www.rabbitmq.com/docs/configure, max_message_size).
 func TestBodyTooLargeWithItsHeaders(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		var calls atomic.Int32
@@ -123,6 +125,7 @@ func TestBodyTooLargeWithItsHeaders(t *testing.T) {
 // A broker with a smaller frame-max than RabbitMQ's default: messages are tried again
 // with the headers that fit, and become poison if none fit.
 func TestSmallFrames(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		var calls atomic.Int32
@@ -154,6 +157,7 @@ func TestSmallFrames(t *testing.T) {
 // message: it becomes poison with its headers. Where its headers name no queue, or
 // another, or it came by another exchange, somebody copied them.
 func TestMessagesOfANewerVersion(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		const many = defaultConcurrency + 1
 		queue := b.Queue(t, nil)
@@ -189,6 +193,7 @@ func TestMessagesOfANewerVersion(t *testing.T) {
 
 // The same among dead letters, which others wait behind too.
 func TestDeadLettersOfANewerVersion(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	b := rabbittest.Newest(t)
 	r := start(t, b, nil)
 	queue := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()})

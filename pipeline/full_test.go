@@ -19,6 +19,7 @@ import (
 // next attempt early, as dead letters. If it refuses new ones, these wait at their route, and their handlers
 // run once. None is lost or given up.
 func TestPoliciesThatFillADelayQueue(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	for overflow, drops := range map[string]bool{"drop-head": true, "reject-publish": false} {
 		for _, kind := range []QueueType{Quorum, Classic} {
 			t.Run(overflow+" "+string(kind), func(t *testing.T) {
@@ -75,6 +76,7 @@ func testFilledDelayQueue(t *testing.T, b rabbittest.Broker, kind QueueType, ove
 // A policy of the operator limits the queue of due messages, which fills while no process runs. The others wait in
 // their delay queue, and go on after that: RabbitMQ tries again after three minutes, the embedded broker sooner.
 func TestPolicyThatFillsTheQueueOfDueMessages(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	b := rabbittest.Embedded(t)
 	const messages, delay = 12, 500 * time.Millisecond
 	queue := rabbittest.Name(t)

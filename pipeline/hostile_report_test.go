@@ -18,6 +18,7 @@ import (
 // A login that may report on one queue reports on no other, by whatever way its message
 // reaches the exchange of reports.
 func TestReportsOnQueuesOfOthers(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		o := startTown(t, b, nil)
 		own, reports := rabbittest.Name(t), o.topology.Report()
@@ -77,6 +78,7 @@ func TestReportsOnQueuesOfOthers(t *testing.T) {
 
 // The permissions of docs/permissions.md let a service report on its queue, and on no other.
 func TestDocumentedRightsOfReporters(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		b = b.VHost(t)
 		shop, own, other := topicExchange(t, b), b.Queue(t, nil), b.Queue(t, nil)
@@ -101,6 +103,7 @@ func TestDocumentedRightsOfReporters(t *testing.T) {
 // Without keys a consumer can say what it likes of the attempts at its own messages. It
 // chooses neither the user nor the copies of a message, nor an origin that counts as proven.
 func TestForgedStatesInReports(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, func(c *Config) { c.Default = attemptsAfter(50*time.Millisecond, 50*time.Millisecond, time.Hour) })
 		own, victim := b.Queue(t, amqp.Table{"x-dead-letter-exchange": r.topology.Retry()}), b.Queue(t, nil)
@@ -150,6 +153,7 @@ func withFingerprint(s schemas.State, e schemas.Envelope) schemas.State {
 // With keys a state counts in a report only as Watership signed it for the queue, and with
 // the message that it is about.
 func TestSignedStatesInReports(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		keys, err := schemas.ParseStateKeys([]byte(strings.Repeat("k", 64)))
 		if err != nil {

@@ -98,6 +98,7 @@ func forged(e schemas.Envelope, s schemas.State) amqp.Table {
 // TestForgedStatesDoNotCount: with the right to publish to a tapped exchange, and with
 // the fingerprint, which anybody can compute.
 func TestForgedStatesDoNotCount(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		o := startTown(t, b, nil)
 		here := schemas.Envelope{Exchange: o.shop, RoutingKey: "k", Properties: schemas.Properties{UserID: "guest"}}
@@ -125,6 +126,7 @@ func TestForgedStatesDoNotCount(t *testing.T) {
 // TestForgedStatesOfForeignQueues: a service that rejects the messages of its own queue
 // gets each as often as the policy says, also with a forged state.
 func TestForgedStatesOfForeignQueues(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		o := startTown(t, b, nil)
 		queue := o.broker.Queue(t, amqp.Table{"x-dead-letter-exchange": o.topology.Retry()})
@@ -144,6 +146,7 @@ func TestForgedStatesOfForeignQueues(t *testing.T) {
 // TestOnlyDeadLettersReachTheRetryHandler: a service that may name our dead-letter
 // exchange has the right to write to it.
 func TestOnlyDeadLettersReachTheRetryHandler(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		o := startTown(t, b, nil)
 		own := rabbittest.Name(t)
@@ -203,6 +206,7 @@ func (o *town) wantGivenUpUntried(n int) {
 // TestDeathsInQueuesWithAnotherDeadLetterExchange: where the exchange of dead letters is a former
 // release's, anybody may publish to it who may name it.
 func TestDeathsInQueuesWithAnotherDeadLetterExchange(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		b = b.VHost(t)
 		o := startTownOn(t, b, openRetry(t, b))
@@ -223,6 +227,7 @@ func TestDeathsInQueuesWithAnotherDeadLetterExchange(t *testing.T) {
 // TestOwnQueuesByAnotherExchange: who may write to the default exchange reaches every queue,
 // and has no state there, nor a death.
 func TestOwnQueuesByAnotherExchange(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		o := startTown(t, b, nil)
 		e := schemas.Envelope{RoutingKey: o.victim, Body: []byte("x")}
@@ -254,6 +259,7 @@ func TestOwnQueuesByAnotherExchange(t *testing.T) {
 // publisher wrote for a delay queue. Such a state is not told from Watership's there without
 // keys if the entry begins at 0, but it leads to no queue of Watership and to no user.
 func TestForgedDeathsInDelayQueues(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		o := startTown(t, b, nil)
 		wait := wire.DelaysOf(o.topology).Queue(50 * time.Millisecond)
@@ -289,6 +295,7 @@ func TestForgedDeathsInDelayQueues(t *testing.T) {
 // TestNoAttemptBeyondThePolicy: however a message comes back whose attempts are used
 // up, its handler does not see it again.
 func TestNoAttemptBeyondThePolicy(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		o := startTown(t, b, nil)
 		e := schemas.Envelope{Exchange: o.shop, RoutingKey: "k"}
@@ -325,6 +332,7 @@ func deepArray(names ...string) []any {
 // TestCCReachesNoOtherQueue: CC and BCC of a publisher route its own message, and none
 // that Watership publishes.
 func TestCCReachesNoOtherQueue(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		exchange, victim, route := topicExchange(t, b), b.Queue(t, nil), rabbittest.Name(t)
 		r := start(t, b, func(c *Config) {
@@ -362,6 +370,7 @@ func TestCCReachesNoOtherQueue(t *testing.T) {
 // that a publisher wrote for the queue, and leaves the rest of it as it is. There it
 // takes keys to tell a state from a forged one.
 func TestForgedDeathsInOnesOwnQueue(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.WithPolicies(t, func(t *testing.T, b rabbittest.Broker) {
 		keys, err := schemas.ParseStateKeys([]byte(strings.Repeat("k", 64)))
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 // A queue of Watership that somebody deletes takes messages with it: one event says so, whichever
 // process finds it, and in the queue of events, too, if it was that queue.
 func TestDeletedQueuesHaveAnEvent(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.EachKind(t, func(t *testing.T, b rabbittest.Broker) {
 		r := startSilent(t, b, func(c *Config) {
 			c.TopologyEvery = 20 * time.Millisecond

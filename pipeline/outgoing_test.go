@@ -23,6 +23,7 @@ import (
 // A handler publishes to an exchange and key of its choice, with its properties
 // and headers; the ids that it does not set relate the message to its parent.
 func TestOutgoingMessages(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	eachSetting(t, func(t *testing.T, b setting) {
 		queue, out, plain := rabbittest.Name(t), b.Queue(t, nil), b.Queue(t, nil)
 		exchange := topicExchange(t, b.Broker)
@@ -110,6 +111,7 @@ func TestDerivedID(t *testing.T) {
 // Services copy headers from consumed to published messages. The published message
 // is another one: it starts at attempt 1, with its own origin.
 func TestCopiedHeadersAreNotTrusted(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		source, target := rabbittest.Name(t), rabbittest.Name(t)
 		type seen struct {

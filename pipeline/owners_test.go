@@ -146,6 +146,7 @@ func (o *owners) check(n int) {
 // each parked copy and each policy belongs to the process with the route, and those of
 // other consumers to the process with the roles.
 func TestProcessesKeepTheirOwn(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		const n = 20
 		o := startOwners(t, b)
@@ -180,6 +181,7 @@ func TestSoakProcessesKeepTheirOwn(t *testing.T) {
 // A message of a route that has waited is moved on by another process, which does not know
 // the route. It needs no binding of the return exchange, which is for foreign queues.
 func TestDueMessageOfAnotherProcess(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		serve := start(t, b, nil)
 		queue := rabbittest.Name(t)

@@ -21,6 +21,7 @@ import (
 // A route that parks publishes a copy of its poison to its parking queue, unchanged but
 // for Watership's headers, and calls the hook; an error of the hook is logged.
 func TestParkingAndHook(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	eachSetting(t, func(t *testing.T, b setting) {
 		queue := rabbittest.Name(t)
 		told := make(chan schemas.Event, 10)
@@ -84,6 +85,7 @@ func TestParkingQueueComesBack(t *testing.T) {
 
 // Messages published by hand to queues of Watership are not lost either.
 func TestStrayMessages(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	eachSetting(t, func(t *testing.T, b setting) {
 		r := b.start(t, nil)
 		for _, queue := range []string{r.topology.Poison(), r.topology.Retry(), r.topology.Due()} {
@@ -101,6 +103,7 @@ func TestStrayMessages(t *testing.T) {
 // A full parking queue delays no message: those that it refuses become poison as well,
 // once.
 func TestFullParkingQueue(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		parking := queue + ".poison"
@@ -202,6 +205,7 @@ func TestErrorThatIsReadWithoutEnd(t *testing.T) {
 // it is poison, or kept as it is where even that fails, and others go on. Here a
 // logger panics over their log lines.
 func TestFaultsOfWatershipsHandlers(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		faults := map[string]func(){"cannot be recorded": func() { panic("the logger") }}

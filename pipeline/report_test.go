@@ -74,6 +74,7 @@ type step struct {
 // A consumer in any language says what became of a message, with the words by which an
 // HTTP service does.
 func TestReports(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	const short, long = 50 * time.Millisecond, 100 * time.Millisecond
 	type attempts []amqp.Table
 	scheduled := func(attempt int, delay time.Duration, why schemas.Failure) step {
@@ -258,6 +259,7 @@ func waitedAndScheduled(attempt, waits int, delay time.Duration, why schemas.Fai
 
 // A report that cannot be read loses no message and says what is wrong.
 func TestMalformedReports(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := b.Queue(t, nil)
 		r := start(t, b, nil)
@@ -324,6 +326,7 @@ func TestExpiredReportIsNotLost(t *testing.T) {
 // A consumer whose confirm is lost, or that ends before its acknowledgement, reports once
 // more: the message then has two copies, and none is lost.
 func TestReportedTwice(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := b.Queue(t, nil)
 		r := start(t, b, nil)

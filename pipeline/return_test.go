@@ -71,6 +71,7 @@ func TestRetryGoesOnlyToTheQueueThatFailed(t *testing.T) {
 // A broker that begins to set the times of messages while some wait changes none of
 // them: they come back as they were first published.
 func TestTimesSetByTheBroker(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		queue := rabbittest.Name(t)
 		attempts := make(chan schemas.Envelope, 10)
@@ -105,6 +106,7 @@ func TestTimesSetByTheBroker(t *testing.T) {
 // A consumer that knows nothing of Watership rejects, and sees its own message
 // again: with its original routing key, at its own queue.
 func TestForeignConsumer(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	eachSetting(t, func(t *testing.T, b setting) {
 		r := b.start(t, nil)
 		exchange := r.exchange()
@@ -137,6 +139,7 @@ func TestForeignConsumer(t *testing.T) {
 // Deaths differ: rejected messages are tried again, the rest is final
 // with its reason, as long as the configuration says nothing else.
 func TestDeaths(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, nil)
 		dead := func(args amqp.Table) string {
@@ -294,6 +297,7 @@ func TestGraceBeginsWhenTheQueueIsMissed(t *testing.T) {
 // A queue that comes back within the grace period gets its message, though its
 // binding to the return exchange went with it.
 func TestRecreatedTarget(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, func(c *Config) { c.ReturnPause = 300 * time.Millisecond })
 		args := amqp.Table{"x-dead-letter-exchange": r.topology.Retry()}
@@ -326,6 +330,7 @@ func publishDelayed(t *testing.T, b rabbittest.Broker, queue string) bool {
 // A full queue refuses a returned message: the message waits again without losing an
 // attempt, and others are not delayed.
 func TestFullTarget(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		other := rabbittest.Name(t)
 		var failed atomic.Int32
@@ -369,6 +374,7 @@ func TestFullTarget(t *testing.T) {
 // A queue that our login may not bind: the message waits until it may, and is not
 // given up, since nothing is wrong with it.
 func TestTargetWithoutRights(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		foreign := rabbittest.Name(t)
 		without := rabbittest.Rights{Configure: ".*", Write: `^(?!` + regexp.QuoteMeta(foreign) + `$).*`, Read: ".*"}
@@ -397,6 +403,7 @@ func TestTargetWithoutRights(t *testing.T) {
 
 // The same of a queue that another connection has for itself.
 func TestExclusiveTarget(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, func(c *Config) { c.ReturnGrace, c.ReturnPause = time.Millisecond, 100*time.Millisecond })
 		queue, parentKeys := rabbittest.Name(t), b.Channel(t)
@@ -435,6 +442,7 @@ func openRetry(t *testing.T, b rabbittest.Broker) func(*Config) {
 // Dead letters whose x-death header names no queue become poison, and delay no other
 // message. RabbitMQ passes on an x-death header that a client publishes.
 func TestMalformedDeaths(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		r := start(t, b, openRetry(t, b))
 		deathChecker := map[string]any{
@@ -493,6 +501,7 @@ func rejectOne(t *testing.T, b rabbittest.Broker, queue string) {
 
 // The events of a message that the tap has not seen have its body, over its attempts.
 func TestEventsOfAnUntappedMessage(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		exchange, queue := topicExchange(t, b), rabbittest.Name(t)
 		var calls atomic.Int32

@@ -15,6 +15,7 @@ import (
 // A consumer of a stream skips what is published while it does not run, so no route begins to
 // consume one.
 func TestNoRouteConsumesAStream(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.EachServer(t, func(t *testing.T, b rabbittest.Broker) {
 		const refused = "is a stream"
 		queue, stream := rabbittest.Name(t), b.Queue(t, amqp.Table{"x-queue-type": "stream"})

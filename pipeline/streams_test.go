@@ -15,6 +15,7 @@ import (
 // An event without the body carries the stream that the rules find in the body, and none that
 // a publisher claims. Events with the body carry none: the indexer finds it.
 func TestEventsWithoutBodyCarryTheStream(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	rabbittest.Each(t, func(t *testing.T, b rabbittest.Broker) {
 		streams, err := streamid.New(streamid.Rule{Key: "order.#", ID: "order-{body.json.order}", Version: "{headers.version}"})
 		if err != nil {
