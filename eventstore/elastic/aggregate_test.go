@@ -12,6 +12,7 @@ import (
 )
 
 func TestAggregationsConform(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	storetest.RunAggregations(t, func(t *testing.T) storetest.Aggregations { return installed(t, Config{}) })
 }
 

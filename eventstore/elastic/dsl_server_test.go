@@ -47,6 +47,7 @@ var dslDocuments = map[string]string{
 
 // TestCompiledQueriesFind runs the compiled queries on Elasticsearch.
 func TestCompiledQueriesFind(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	index := newDSLIndex(t)
 	for _, tt := range []struct {
 		text string
@@ -131,6 +132,7 @@ func TestCompiledQueriesFind(t *testing.T) {
 // finds the same without it, except for milliseconds since 1970, which Elasticsearch
 // would shift by the zone.
 func TestDatesAreInAZone(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	index := newDSLIndex(t)
 	zones := []string{"Europe/Vienna", "America/New_York", "Asia/Kolkata", "Pacific/Kiritimati", "UTC"}
 	dates := []string{
@@ -164,6 +166,7 @@ func TestDatesAreInAZone(t *testing.T) {
 // TestDatesAtChangesOfClocks: at the change to summer time or back, a local time exists
 // twice or never, and a day can begin an hour late. Elasticsearch uses Java's rules.
 func TestDatesAtChangesOfClocks(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	index := newDSLIndex(t)
 	for id, at := range map[string]string{"first": "1800-01-01", "last": "2200-01-01"} { // else it finds out that there are none, and says so
 		index.do(t, http.MethodPut, "/_doc/"+id+"?refresh=true", fmt.Sprintf(`{"@timestamp": %q}`, at))

@@ -192,6 +192,7 @@ func TestForgottenAgain(t *testing.T) {
 
 // TestRepeatedAcrossARollover: a rollover hides older documents from Create only.
 func TestRepeatedAcrossARollover(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	s := installed(t, Config{})
 	docs := eventDocuments(1, maxPage+10)
 	create(t, s, docs...)

@@ -257,6 +257,7 @@ func (g generator) words() condition {
 // TestGeneratedQueries: three hundred generated queries find the same documents in all
 // forms. The seed is fixed, and a failure prints the query.
 func TestGeneratedQueries(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	g := generator{rand.New(rand.NewPCG(20260504, 300))}
 	index := newDSLIndex(t)
 	for id := range dslDocuments {

@@ -11,6 +11,7 @@ import (
 )
 
 func TestJobsConform(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	storetest.RunJobs(t, func(t *testing.T) storetest.Jobs {
 		s := open(t, Config{})
 		t.Cleanup(func() { removeIndex(t, s.jobs.index) })
@@ -19,6 +20,7 @@ func TestJobsConform(t *testing.T) {
 }
 
 func TestHandoversConform(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	storetest.RunHandovers(t, func(t *testing.T) storetest.Handovers {
 		s := open(t, Config{})
 		t.Cleanup(func() { removeIndex(t, s.jobs.index) })
@@ -27,6 +29,7 @@ func TestHandoversConform(t *testing.T) {
 }
 
 func TestRecordsConform(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	storetest.RunRecords(t, func(t *testing.T) storetest.Records {
 		s := open(t, Config{})
 		t.Cleanup(func() { removeIndex(t, s.jobs.index); removeIndex(t, s.records.index) })
@@ -35,6 +38,7 @@ func TestRecordsConform(t *testing.T) {
 }
 
 func TestSubjectsConform(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	storetest.RunSubjects(t, func(t *testing.T) storetest.Subjects {
 		s := open(t, Config{})
 		t.Cleanup(func() { removeIndex(t, s.subjects.index) })
@@ -58,6 +62,7 @@ func removeIndex(t *testing.T, index string) {
 
 // TestJobsAreNoEvents: neither a search in both streams nor in STREAM-* finds jobs.
 func TestJobsAreNoEvents(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	s := installed(t, Config{})
 	t.Cleanup(func() { removeIndex(t, s.jobs.index) })
 	if _, err := s.CreateJob(t.Context(), "1", []byte(`{}`)); err != nil {

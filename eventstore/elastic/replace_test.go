@@ -15,6 +15,7 @@ import (
 )
 
 func TestReplacementsConform(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	storetest.RunReplacements(t, func(t *testing.T) storetest.Replacements { return installed(t, Config{}) })
 }
 
@@ -79,6 +80,7 @@ func wantCount(t *testing.T, s *Store, query string, want int64) {
 
 // A conflicting mapping refuses documents, until a new index has the right one.
 func TestReplacingAfterAMappingConflict(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	s := installed(t, Config{})
 	list := conflicted(t, s)
 	replace(t, s, list, eventstore.Refused, eventstore.Refused)
@@ -145,6 +147,7 @@ func TestReplacingInterrupted(t *testing.T) {
 // A publisher sends an equal message after the first one was quarantined: it has the same
 // id, in the other stream.
 func TestReplacingBesideAnEqualMessage(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	s := installed(t, Config{})
 	first, second := event(1), event(2)
 	second.EventID = first.EventID

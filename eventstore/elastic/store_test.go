@@ -19,6 +19,7 @@ import (
 )
 
 func TestStoreConforms(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	storetest.Run(t, func(t *testing.T) storetest.Store { return installed(t, Config{Keep: storetest.KeepRules()}) })
 }
 

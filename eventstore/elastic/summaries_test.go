@@ -15,6 +15,7 @@ import (
 )
 
 func TestSummariesOfManyPages(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	s := installed(t, Config{})
 	const events = 2*maxPage + 10
 	create(t, s, eventDocuments(1, events)...)
