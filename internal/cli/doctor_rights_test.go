@@ -3,16 +3,13 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
-	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
 )
 
@@ -71,53 +68,6 @@ func (r role) without(lacking, stream string) string {
 		texts = append(texts, privilege+" on "+strings.ReplaceAll(name, "watership-messages", stream))
 	}
 	return strings.Join(texts, "; ")
-}
-
-// doctor says whether states are signed, and which other logins may write where they
-// could forge them.
-func TestDoctorNamesForgers(t *testing.T) {
-	t.Parallel() // most of it is waiting
-	rabbittest.EachServer(t, func(t *testing.T, broker rabbittest.Broker) {
-		broker = broker.VHost(t)
-		i := servertest.Around(t, broker).Install(t, servertest.Nobody)
-		i.Must(t, "setup")
-		ours := schemas.Topology{Prefix: i.Prefix}
-		trusted := func(v doctor.Verdict, remedy string, words ...string) {
-			t.Helper()
-			list, _ := i.Findings(t)
-			servertest.WantFinding(t, list, v, remedy, append([]string{"trust: states are"}, words...)...)
-		}
-		trusted(doctor.OK, "", "not signed", "no other login")
-		broker.Login(t, rabbittest.Rights{Configure: "^mine$", Write: "^(mine|" + i.Exchange + ")$", Read: "^mine$"})
-		trusted(doctor.OK, "", "not signed", "no other login")
-		others, byDefault := 14, doctor.OK
-		if strings.HasPrefix(broker.Version, "3.") { // which passes on an x-death for a delay queue
-			others, byDefault = 15, doctor.Warning
-		}
-		for names, rights := range map[string]rabbittest.Rights{
-			"(" + ours.Events() + ")":                           {Write: "^" + regexp.QuoteMeta(ours.Events()) + "$"},
-			"(" + ours.Poison() + ")":                           {Configure: "^" + regexp.QuoteMeta(ours.Poison()) + "$"},
-			fmt.Sprintf("%s and %d more)", ours.Late(), others): {Write: ".*"},
-		} {
-			as := broker.Login(t, rights)
-			trusted(doctor.Warning, "amqp.state_key_file", "could forge them: ", names)
-			broker.Grant(t, as, rabbittest.Rights{})
-		}
-		broker.Login(t, rabbittest.Rights{Write: `^amq\.default$`})
-		if byDefault == doctor.OK {
-			trusted(doctor.OK, "", "not signed", "no other login")
-		} else {
-			trusted(doctor.Warning, "amqp.state_key_file", "could forge them: ", "(amq.default)")
-		}
-		if _, err := broker.Channel(t).QueueDeclare(wire.DelaysOf(ours).Former(time.Hour), true, false, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
-		trusted(doctor.Warning, "amqp.state_key_file", "could forge them: ", "(amq.default)")
-		i.Environ = append(os.Environ(), "WATERSHIP_AMQP_STATE_KEY_FILE="+servertest.WriteFile(t, "keys", strings.Repeat("k", 64)))
-		trusted(doctor.OK, "", "are signed")
-		i.Environ = append(os.Environ(), "WATERSHIP_AMQP_STATE_KEY_FILE="+servertest.WriteFile(t, "both", strings.Repeat("k", 64)+"\nunsigned\n"))
-		trusted(doctor.Warning, "take the line unsigned out", "those that are not count")
-	})
 }
 
 // doctor lists logins that may report on messages of every queue, and gives the command

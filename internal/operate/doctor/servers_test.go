@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/rabbit"
+	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 )
 
 func TestTheRemedyOfABrokerThatLetsNobodyIn(t *testing.T) {
@@ -35,6 +38,29 @@ func TestTheRemedyOfABrokerThatLetsNobodyIn(t *testing.T) {
 		if got := d.brokerRemedy(test.err); !strings.Contains(got, test.want) {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
+	}
+}
+
+// The errors are those of servers that answer: one that speaks HTTP, and a broker that lets nobody in.
+func TestTheRemedyIsForWhatTheServerAnswers(t *testing.T) {
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = web.Close() })
+	go func() {
+		for conn, err := web.Accept(); err == nil; conn, err = web.Accept() {
+			_, _ = conn.Read(make([]byte, 8))
+			_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
+			_ = conn.Close()
+		}
+	}()
+	port, broker := web.Addr().String(), rabbittest.Embedded(t).URL
+	for address, remedy := range map[string]string{
+		"amqps://" + port + "/":                                  "the server does not speak TLS at this port",
+		"amqp://" + port + "/":                                   "the server does not speak AMQP at this port",
+		strings.Replace(broker, "guest:guest", "guest:wrong", 1): "correct the user and the password in amqp.url",
+	} {
+		s := newSite(t, "WATERSHIP_AMQP_URL="+address)
+		want(t, of("broker", Run(t.Context(), s.Config)), Error, "connecting", remedy)
 	}
 }
 
