@@ -11,7 +11,7 @@ import (
 )
 
 // The map is printed as ways of messages, the same from a store and through the API. Rates are those of the period.
-func TestServiceMap(t *testing.T) { everyWay(t, testServiceMap) }
+func TestServiceMap(t *testing.T) { bothWays(t, testServiceMap) }
 
 func testServiceMap(t *testing.T, seed seeder) {
 	a := seed(t)
