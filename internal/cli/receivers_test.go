@@ -16,7 +16,7 @@ import (
 func TestRecoverWhatAReceiverHasMissed(t *testing.T) { playedOnce(t, testRecover) }
 
 func testRecover(t *testing.T, a *playback) {
-	const missed = 5000
+	const missed = 40
 	var events []schemas.Event
 	n := 0
 	add := func(action schemas.Action, change func(e *schemas.Event)) schemas.Event {

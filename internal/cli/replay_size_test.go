@@ -1,21 +1,12 @@
 package cli
 
 import (
-	"bytes"
-	"crypto/rand"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
 	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/replayer"
 	"github.com/watershipmq/watership/schemas"
@@ -46,61 +37,4 @@ func testReplayTooLarge(t *testing.T, a *playback) {
 			t.Errorf("%s arrived, want %s", d.MessageId, want)
 		}
 	}
-}
-
-// smallStore is the store of the tests behind a proxy that takes no request of
-// more than so many bytes.
-func smallStore(t *testing.T, most int64) string {
-	t.Helper()
-	behind, err := url.Parse(servertest.StoreURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	forward := httputil.NewSingleHostReverseProxy(behind)
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength > most {
-			w.WriteHeader(http.StatusRequestEntityTooLarge)
-			return
-		}
-		forward.ServeHTTP(w, r)
-	}))
-	t.Cleanup(proxy.Close)
-	return proxy.URL
-}
-
-// TestReplayOfWhatTheStoreCannotTake records a message that is too large for the
-// store, and replays it from the queue where its body is.
-func TestReplayOfWhatTheStoreCannotTake(t *testing.T) {
-	i := servertest.Install(t, rabbittest.NewestServer(t), servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK }).URL)
-	i.Rewrite(t, servertest.StoreURL(t), smallStore(t, 100_000))
-	serving := i.Serve(t)
-	body := make([]byte, 200_000)
-	_, _ = rand.Read(body)
-	file := filepath.Join(t.TempDir(), "body")
-	if err := os.WriteFile(file, body, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	i.Must(t, "publish", "--exchange", i.Exchange, "--key", "k", "--message-id", "large", "--header", "tenant=acme", file)
-	i.Must(t, "publish", "--exchange", i.Exchange, "--key", "k", "--message-id", "small", servertest.WriteFile(t, "small", "{}"))
-	i.Eventually(t, "action: handled", 2)
-	recorded := i.Eventually(t, "action: published and message.id: large and headers.tenant: acme", 1)[0]
-	if recorded.BodyIn != schemas.BodyInUnstorable || recorded.BodySize != len(body) || len(recorded.Envelope.Body) != 0 {
-		t.Errorf("it is recorded with its body in %q, %d bytes", recorded.BodyIn, recorded.BodySize)
-	}
-	unstorable := schemas.Topology{Prefix: i.Prefix}.Unstorable()
-	aside := func() bool { return i.Broker.Len(t, unstorable) == 1 }
-	servertest.Until(t, "the message to be in "+unstorable, aside)
-	serving.Stop(t)
-
-	servertest.WantRun(t, i.Run(t, "replay", "action: published", "--to-queue", i.Queue, "--yes"), 0, "sent 2 of 2")
-	for n, d := range i.Broker.Take(t, i.Queue, 2) {
-		want := [...]struct {
-			id   string
-			body []byte
-		}{{"large", body}, {"small", []byte("{}")}}[n]
-		if d.MessageId != want.id || !bytes.Equal(d.Body, want.body) {
-			t.Errorf("%s arrived with %d bytes, want %s with %d as they were", d.MessageId, len(d.Body), want.id, len(want.body))
-		}
-	}
-	servertest.Until(t, "it to be in "+unstorable+" again", aside)
 }
