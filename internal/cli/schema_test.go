@@ -1,17 +1,17 @@
 package cli
 
 import (
-	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/config"
 	"github.com/watershipmq/watership/internal/operation/access"
 	"github.com/watershipmq/watership/internal/server/servertest"
+	"github.com/watershipmq/watership/schemas"
 )
 
 const orderSchema = `{"type": "object", "required": ["id"], "properties": {"total": {"minimum": 0}}}`
@@ -48,60 +48,44 @@ func TestSchemaOfARoute(t *testing.T) {
 }
 
 // validate tells which stored messages do not fit, by a file and by the schema of a route, on
-// the servers and through the API. Bodies that events leave out are found, and equal messages
-// count once.
+// the servers and through the API.
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
-	i := servertest.InstallEmbedded(t, service.URL)
-	tokens := filepath.Join(t.TempDir(), "tokens.json")
-	i.Environ = append(os.Environ(), "WATERSHIP_HTTP_AUTH_TOKENS_FILE="+tokens)
-	w := withServe{i, nil, tokens}
-	viewer, blind := w.token(t, "vic", access.Viewer, true), w.token(t, "bob", access.Viewer, false)
-	p := i.Serve(t)
-	const messages = 70
-	for n := range messages {
-		body := fmt.Sprintf(`{"id": %d, "total": %d}`, n, n-2) // two are negative
-		i.Send(t, i.Exchange, "k", amqp.Publishing{MessageId: fmt.Sprintf("m-%02d", n), Body: []byte(body)})
+	a := newSeededFile(t)
+	for n, text := range []string{`{"id": 0, "total": -2}`, `{"id": 1, "total": 1}`, "no JSON"} {
+		a.keep(t, a.event(n+1, schemas.Published, body(text)))
 	}
-	for range 2 {
-		i.Send(t, i.Exchange, "k", amqp.Publishing{Body: []byte("no JSON")})
-	}
-	i.Eventually(t, "action: handled", messages+2)
-	i.Eventually(t, "action: published", messages+2)
-
 	schema := servertest.WriteFile(t, "order.json", orderSchema)
+	a.environ = append(a.environ, "WATERSHIP_ROUTES=[{queue: orders, schema: "+schema+", handler: {http: {url: 'http://127.0.0.1:1/'}}}, {queue: mails, handler: {http: {url: 'http://127.0.0.1:1/'}}}]")
+	s := serveAPI(t, config.Sources{Environ: slices.DeleteFunc(slices.Clone(a.environ), func(v string) bool { return v == "TZ=UTC" })})
+	viewer, blind := s.environ(t, access.Token{Name: "vic", Role: access.Viewer, Bodies: true}), s.environ(t, access.Token{Name: "bob", Role: access.Viewer})
 	const negative, text = "/total: expected at least 0 (#/properties/total/minimum)", "the body is not JSON: invalid character 'o' in literal null (expecting 'u')"
-	same := func(want int, words []string, args ...string) {
-		t.Helper()
-		directly := i.Run(t, args...)
-		servertest.WantRun(t, directly, want, words...)
-		if through := w.through(t, viewer, args...); through != directly {
+	for _, test := range []struct {
+		code  int
+		words []string
+		args  []string
+	}{
+		{exitDifferent, []string{"  message m-1, event ", negative, text, "3 messages checked, 2 of them do not fit the schema order.json\n", "2 of 3 messages do not fit"}, []string{"*", "--schema", schema}},
+		{exitDifferent, []string{"(1 are printed: see --limit)"}, []string{"*", "--schema", schema, "--limit", "1"}},
+		{exitDifferent, []string{`"failed": 1`, `"message_id": "m-1"`, `"exchange": "shop"`}, []string{"messaging.message.id: m-1", "--schema", schema, "-o", "json"}},
+		{exitOK, []string{"1 message checked, 0 of them"}, []string{"messaging.message.id: m-2", "--schema", schema}},
+		{exitDifferent, []string{negative, "2 of 3 messages do not fit"}, []string{"*", "--route", "orders"}},
+		{exitDifferent, []string{`"message_id":"m-1"`}, []string{"*", "--route", "orders", "-o", "ndjson"}},
+		{exitUsage, []string{"expected either"}, []string{"*"}},
+		{exitUsage, []string{`/type: `}, []string{"*", "--schema", servertest.WriteFile(t, "broken.json", `{"type": 1}`)}},
+		{exitUsage, []string{"schema nosuch.json: no such file"}, []string{"*", "--schema", "nosuch.json"}},
+		{exitUsage, []string{"the route of queue mails has no schema"}, []string{"*", "--route", "mails"}},
+	} {
+		args := append([]string{"validate"}, test.args...)
+		directly := a.call(t, args...)
+		servertest.WantRun(t, directly, test.code, test.words...)
+		if through := call(t.Context(), strings.NewReader(""), viewer, args...); through != directly {
 			t.Errorf("%v through the server: %+v\ndirectly: %+v", args, through, directly)
 		}
 	}
-	same(3, []string{"  message m-01, event ", "  event ", negative, text, "71 messages checked, 3 of them do not fit the schema order.json\n", "3 of 71 messages do not fit"}, "validate", "action: handled", "--schema", schema)
-	same(3, []string{"(1 are printed: see --limit)"}, "validate", "*", "--schema", schema, "--limit", "1")
-	same(3, []string{`"failed": 1`, `"message_id": "m-01"`, `"exchange": "` + i.Exchange + `"`}, "validate", "messaging.message.id: m-01", "--schema", schema, "-o", "json")
-	same(0, []string{"1 message checked, 0 of them"}, "validate", "messaging.message.id: m-69", "--schema", schema)
-	piped := i.Run(t, "validate", "action: handled", "--schema", schema)
-	piped.Out = strings.ReplaceAll(piped.Out, "order.json", "standard input")
-	piped.Err = strings.ReplaceAll(piped.Err, "order.json", "standard input")
-	if got := call(t.Context(), strings.NewReader(orderSchema), viewer, "validate", "action: handled", "--schema", "-"); got != piped {
-		t.Errorf("%+v\nof the file: %+v", got, piped)
+	if got := call(t.Context(), strings.NewReader(orderSchema), viewer, "validate", "*", "--schema", "-"); got.Code != exitDifferent || !strings.Contains(got.Out, "do not fit the schema standard input") {
+		t.Errorf("%+v", got)
 	}
 	servertest.WantRun(t, call(t.Context(), strings.NewReader("{"), viewer, "validate", "*", "--schema", "-", "--dsl", "-"), exitUsage, "cannot both be standard input")
-	same(2, []string{"expected either"}, "validate", "*")
-	same(2, []string{`/type: `}, "validate", "*", "--schema", servertest.WriteFile(t, "broken.json", `{"type": 1}`))
-	same(2, []string{"schema nosuch.json: no such file"}, "validate", "*", "--schema", "nosuch.json")
-	same(2, []string{"the route of queue " + i.Queue + " has no schema"}, "validate", "*", "--route", i.Queue)
-	i.Rewrite(t, "concurrency: 32", "concurrency: 32\n    schema: "+schema)
-	p.HangUp(t, `msg="configuration reloaded"`)
-	same(3, []string{negative, "3 of 71 messages do not fit"}, "validate", "action: handled", "--route", i.Queue)
-	same(3, []string{`"message_id":"m-00"`}, "validate", "messaging.message.id: m-0*", "--route", i.Queue, "-o", "ndjson")
-	servertest.WantRun(t, w.through(t, blind, "validate", "*", "--route", i.Queue), 1, "may not read bodies")
-	servertest.WantRun(t, w.through(t, blind, "validate", "*", "--schema", schema), 1, "may not read bodies")
-
-	i.Send(t, i.Exchange, "k", amqp.Publishing{MessageId: "m-99", Body: []byte("{}")})
-	i.Eventually(t, "action: poisoned and watership.class: schema", 1) // since the reload
+	servertest.WantRun(t, call(t.Context(), strings.NewReader(""), blind, "validate", "*", "--schema", schema), exitFailed, "may not read bodies")
 }

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -113,93 +110,41 @@ func TestSubscriptionCommands(t *testing.T) {
 	}
 }
 
-// A URL gets events in order; one that it refuses is parked, and delivered again on request.
+// A message that a URL refuses is parked, which commands say, and delivered again on request.
 func TestSubscriptionToAURL(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	var got []string
-	refuse := "2"
-	var besides atomic.Int32
-	beside := make(chan struct{}) // closed when three requests are there
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if r.URL.Path == "/beside" {
-			if besides.Add(1) == 3 {
-				close(beside)
-			}
-			<-beside
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if string(body) == refuse {
+	var mended atomic.Bool
+	var got atomic.Int32
+	address := servertest.ServeHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !mended.Load() {
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			return
 		}
-		got = append(got, string(body)+" "+r.Header.Get("Watership-Subscription"))
+		got.Add(1)
 	}))
-	defer server.Close()
-	received := func() string {
-		mu.Lock()
-		defer mu.Unlock()
-		return strings.Join(got, ",")
-	}
-	service := servertest.NewService(t, func(servertest.Post, int) int { return http.StatusOK })
-	i := servertest.InstallEmbedded(t, service.URL)
+	i := servertest.InstallEmbedded(t, address)
 	i.Environ = append(i.Environ, "WATERSHIP_SUBSCRIPTIONS_PRIVATE_NETWORKS=127.0.0.0/8")
 	i.Serve(t)
-	if r := i.Run(t, "subscribe", "hooks", "--to-url", server.URL); r.Code != exitOK {
-		t.Fatalf("%+v", r)
-	}
-	for n := 1; n <= 3; n++ {
-		if r := i.Run(t, "publish", "--exchange", i.Exchange, "--key", "order.created", servertest.WriteFile(t, "m", fmt.Sprint(n))); r.Code != exitOK {
-			t.Fatalf("%+v", r)
-		}
-	}
-	rabbittest.Eventually(t, "two are delivered", func() bool { return received() == "1 hooks,3 hooks" })
+	servertest.WantRun(t, i.Run(t, "subscribe", "hooks", "action: published", "--to-url", address, "--by", "stream", "--concurrency", "3"), exitOK)
+	i.Must(t, "publish", "--exchange", i.Exchange, "--key", "order.created", servertest.WriteFile(t, "m", "1"))
 	rabbittest.Eventually(t, "one is parked", func() bool {
 		return strings.Contains(i.Run(t, "subscriptions", "parked", "hooks").Out, "422")
 	})
-	const parked = "1 message could not be delivered: see watership subscriptions parked hooks"
-	rabbittest.Eventually(t, "the list has it as a problem", func() bool { return strings.Contains(i.Run(t, "subscriptions", "list").Out, parked) })
-	rabbittest.Eventually(t, "doctor reports it", func() bool {
-		text := i.Run(t, "doctor").Out
-		return strings.Contains(text, "subscription hooks could not deliver 1 message: ") && strings.Contains(text, "watership subscriptions parked hooks --retry")
+	servertest.Until(t, "the list has it as a problem", func() bool {
+		return strings.Contains(i.Run(t, "subscriptions", "list").Out, "1 message could not be delivered: see watership subscriptions parked hooks")
 	})
-	mu.Lock()
-	refuse = ""
-	mu.Unlock()
+	servertest.WantRun(t, i.Run(t, "subscriptions", "show", "hooks"), exitOK, "calls       by stream, 3 at a time\n")
 	servertest.WantRun(t, i.Run(t, "subscriptions", "parked", "hooks", "--drop"), exitUsage, "there is no terminal to ask: give --yes")
-	if r := i.Run(t, "subscriptions", "parked", "hooks", "--retry"); r.Out != "1 message will be delivered again\n" {
-		t.Errorf("%+v", r)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(received())
-		}
-	})
-	rabbittest.Eventually(t, "it is delivered", func() bool { return received() == "1 hooks,3 hooks,2 hooks" })
-	rabbittest.Eventually(t, "nothing is left to drop", func() bool {
+	mended.Store(true)
+	servertest.WantRun(t, i.Run(t, "subscriptions", "parked", "hooks", "--retry"), exitOK, "1 message will be delivered again\n")
+	rabbittest.Eventually(t, "it is delivered", func() bool { return got.Load() > 0 })
+	servertest.Until(t, "nothing is left to drop", func() bool {
 		return i.Run(t, "subscriptions", "parked", "hooks", "--drop", "--yes").Out == "nothing is parked\n"
 	})
-	if r := i.Run(t, "subscribe", "beside", "--to-url", server.URL+"/beside", "--by", "stream", "--concurrency", "3", "--on-poison", "park-stream"); r.Code != exitOK {
-		t.Fatalf("%+v", r)
+	for _, args := range [][]string{{"subscriptions", "configure", "hooks"}, {"subscribe", "another", "--to-url", address}} {
+		servertest.WantRun(t, i.Run(t, append(args, "--by", "key")...), exitUsage, `by "key": expected stream or position`)
 	}
-	rabbittest.Eventually(t, "three are delivered side by side", func() bool {
-		text := i.Run(t, "subscriptions", "show", "beside").Out
-		return strings.Contains(text, "delivered   3\n") && strings.Contains(text, "on poison   park-stream\n") && strings.Contains(text, "calls       by stream, 3 at a time\n")
-	})
-	for _, args := range [][]string{{"subscriptions", "configure", "beside"}, {"subscribe", "another", "--to-url", server.URL}} {
-		if r := i.Run(t, append(args, "--by", "key")...); r.Code != exitUsage || !strings.Contains(r.Err, `by "key": expected stream or position`) {
-			t.Errorf("%+v", r)
-		}
-	}
-	if r := i.Run(t, "subscriptions", "configure", "beside", "--by", "position", "--on-poison", "park"); r.Code != exitOK {
-		t.Fatalf("%+v", r)
-	}
-	if text := i.Run(t, "subscriptions", "show", "beside").Out; strings.Contains(text, "calls ") || !strings.Contains(text, "on poison   park\n") {
-		t.Errorf("%s", text)
-	}
+	servertest.WantRun(t, i.Run(t, "subscriptions", "configure", "hooks", "--by", "position", "--on-poison", "park"), exitOK)
 }
 
 // replay --follow sends history and then each new message, until it is stopped.
