@@ -1,7 +1,8 @@
 package tracing
 
 import (
-	"sync"
+	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -9,13 +10,10 @@ import (
 	"go.opentelemetry.io/otel/semconv/v1.43.0/messagingconv"
 )
 
-// durations measure attempts. They keep the attributes of a place, which all of its messages have in common: making
-// a set of attributes costs more than the measurement.
+// durations measure attempts.
 type durations struct {
-	messagingconv.ProcessDuration
-
-	mu   sync.RWMutex // guards sets
-	sets map[measured]attribute.Set
+	histogram metric.Float64Histogram
+	options   cache[measured, []metric.RecordOption]
 }
 
 // measured are the attempts with the same attributes.
@@ -24,36 +22,25 @@ type measured struct {
 	failed bool
 }
 
-// maxSets bounds the places that are kept. The SDK keeps measurements of no more (OTEL_GO_X_CARDINALITY_LIMIT).
-const maxSets = 2000
-
 func newDurations(meter metric.Meter) (*durations, error) {
 	advised := metric.WithExplicitBucketBoundaries(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
 	histogram, err := messagingconv.NewProcessDuration(meter, advised)
-	return &durations{ProcessDuration: histogram, sets: map[measured]attribute.Set{}}, err
+	return &durations{histogram: histogram.Inst()}, err
 }
 
-// attributes returns those of an attempt. Texts of messages and of errors have no place there.
-func (d *durations) attributes(of place, failed bool) attribute.Set {
-	key := measured{of, failed}
-	d.mu.RLock()
-	set, known := d.sets[key]
-	d.mu.RUnlock()
-	if known {
-		return set
-	}
+// record measures an attempt. The context has its span if that is sampled, which is then the exemplar.
+func (d *durations) record(ctx context.Context, took time.Duration, of measured) {
+	d.histogram.Record(ctx, took.Seconds(), d.options.get(of, measured.options)...)
+}
+
+// options has the attributes of attempts. Texts of messages and of errors have no place there.
+func (of measured) options() []metric.RecordOption {
 	all := []attribute.KeyValue{
 		semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName("process"), semconv.MessagingOperationTypeProcess,
 		semconv.MessagingDestinationName(of.destination()),
 	}
-	if failed {
+	if of.failed {
 		all = append(all, semconv.ErrorTypeOther)
 	}
-	set = attribute.NewSet(all...)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.sets) < maxSets {
-		d.sets[key] = set
-	}
-	return set
+	return []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(all...))}
 }

@@ -3,6 +3,7 @@ package tracing
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"time"
@@ -31,9 +32,12 @@ func (s *Span) Traceparent(before string) string {
 	if s == nil || !s.span.SpanContext().IsValid() {
 		return before
 	}
-	headers := amqp.Table{}
-	inject(trace.ContextWithSpan(context.Background(), s.span), headers)
-	return carrier(headers).Get(headerParent)
+	of := s.span.SpanContext()
+	id, span := of.TraceID(), of.SpanID()
+	text := append(make([]byte, 0, len("00-")+2*len(id)+len("-")+2*len(span)+len("-00")), "00-"...)
+	text = append(hex.AppendEncode(text, id[:]), '-')
+	text = append(hex.AppendEncode(text, span[:]), '-')
+	return string(hex.AppendEncode(text, []byte{byte(of.TraceFlags() & (trace.FlagsSampled | trace.FlagsRandom))}))
 }
 
 // parentOf returns the span context of a traceparent; it is invalid without one.
@@ -62,9 +66,15 @@ func (s *Span) End(at time.Time, why *schemas.Failure) {
 		s.fail(*why)
 	}
 	if took := at.Sub(s.began); s.durations != nil && took > 0 { // that of another consumer may be unknown
-		s.durations.RecordSet(trace.ContextWithSpan(context.Background(), s.span), took.Seconds(), s.durations.attributes(s.place, why != nil))
+		ctx := context.Background()
+		if s.Records() {
+			ctx = trace.ContextWithSpan(ctx, s.span)
+		}
+		s.durations.record(ctx, took, measured{s.place, why != nil})
 	}
-	s.span.End(trace.WithTimestamp(at))
+	if s.Records() {
+		s.span.End(trace.WithTimestamp(at))
+	}
 }
 
 func (s *Span) fail(why schemas.Failure) {

@@ -23,17 +23,35 @@ type Step struct {
 	bare bool // see Config.Bare
 }
 
+// operation is what a span is about.
+type operation struct {
+	name   string
+	kind   trace.SpanKind
+	opType string // "": the conventions have none for it
+}
+
+// way is an operation on the messages of a place with a routing key, whose spans begin with the same name and attributes.
+type way struct {
+	operation
+	place
+	routingKey string // "" for a bare step
+}
+
+func (s Step) way(of operation) way {
+	w := way{of, place{s.Envelope.Exchange, s.Queue}, s.Envelope.RoutingKey}
+	if s.bare {
+		w.routingKey = ""
+	}
+	return w
+}
+
 // destination returns {exchange}:{routing key} for a publisher and {exchange}:{routing key}:{queue} for a consumer,
 // without what is empty or is there already.
-func (s Step) destination() string {
-	switch key := s.Envelope.RoutingKey; {
-	case s.bare:
-		return place{s.Envelope.Exchange, s.Queue}.destination()
-	case key == s.Queue:
-		return joined(s.Envelope.Exchange, key)
-	default:
-		return joined(s.Envelope.Exchange, key, s.Queue)
+func (w way) destination() string {
+	if w.routingKey == w.queue {
+		return joined(w.exchange, w.queue)
 	}
+	return joined(w.exchange, w.routingKey, w.queue)
 }
 
 // place is an exchange and a queue.

@@ -21,7 +21,8 @@ const scope = "github.com/watershipmq/watership"
 // Tracer makes the spans of steps, and measures attempts. Nil: neither.
 type Tracer struct {
 	tracer    trace.Tracer // nil: no spans
-	durations *durations   // nil: no measurements
+	starts    cache[way, start]
+	durations *durations // nil: no measurements
 	bare      bool
 }
 
@@ -54,7 +55,7 @@ func New(cfg Config) (*Tracer, error) {
 
 // Process begins the span of an attempt. The context is for its handler.
 func (t *Tracer) Process(ctx context.Context, s Step) (context.Context, *Span) {
-	ctx, span := t.start(ctx, s, "process", trace.SpanKindConsumer, semconv.MessagingOperationTypeProcess)
+	ctx, span := t.start(ctx, s, operation{"process", trace.SpanKindConsumer, "process"})
 	if span != nil {
 		span.durations = t.durations
 	}
@@ -63,25 +64,25 @@ func (t *Tracer) Process(ctx context.Context, s Step) (context.Context, *Span) {
 
 // Wait begins the span of the time in delay queues. The conventions have no type of operation for it.
 func (t *Tracer) Wait(ctx context.Context, s Step) *Span {
-	_, span := t.start(ctx, s, "wait", trace.SpanKindInternal)
+	_, span := t.start(ctx, s, operation{"wait", trace.SpanKindInternal, ""})
 	return span
 }
 
 // Poison begins the span of giving a message up, for which the conventions have no type either.
 func (t *Tracer) Poison(ctx context.Context, s Step) *Span {
-	_, span := t.start(ctx, s, "poison", trace.SpanKindInternal)
+	_, span := t.start(ctx, s, operation{"poison", trace.SpanKindInternal, ""})
 	return span
 }
 
 // Replay begins the span of sending a stored message, which keeps the context of its first publisher.
 func (t *Tracer) Replay(ctx context.Context, s Step) *Span {
-	_, span := t.start(ctx, s, "replay", trace.SpanKindClient, semconv.MessagingOperationTypeSend)
+	_, span := t.start(ctx, s, operation{"replay", trace.SpanKindClient, "send"})
 	return span
 }
 
 // start begins the span of a step. Its parent is the context of the publisher, so that one trace has the whole life of
 // the message, or else the span before.
-func (t *Tracer) start(ctx context.Context, s Step, operation string, kind trace.SpanKind, types ...attribute.KeyValue) (context.Context, *Span) {
+func (t *Tracer) start(ctx context.Context, s Step, of operation) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
 	}
@@ -99,28 +100,44 @@ func (t *Tracer) start(ctx context.Context, s Step, operation string, kind trace
 	if before.IsSampled() {
 		links = []trace.Link{{SpanContext: before}}
 	}
-	ctx, span := t.startSpan(trace.ContextWithRemoteSpanContext(ctx, parent), s, operation, kind, links, types)
+	if parent.IsValid() || trace.SpanContextFromContext(ctx).IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
+	}
+	ctx, span := t.startSpan(ctx, s, of, links)
 	return ctx, s.span(span)
 }
 
-// startSpan starts a span with the attributes by which a sampler decides
-// (https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/). Only a span that is sampled gets the others.
-func (t *Tracer) startSpan(ctx context.Context, s Step, operation string, kind trace.SpanKind, links []trace.Link, types []attribute.KeyValue) (context.Context, trace.Span) {
-	name := operation + " " + s.destination()
-	attributes := append(make([]attribute.KeyValue, 0, 4), semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(operation),
-		semconv.MessagingDestinationName(name[len(operation)+1:]))
-	options := append(make([]trace.SpanStartOption, 0, 4), trace.WithSpanKind(kind), trace.WithAttributes(append(attributes, types...)...))
+// startSpan starts a span with the attributes by which a sampler decides. Only a span that is sampled gets the others.
+func (t *Tracer) startSpan(ctx context.Context, s Step, of operation, links []trace.Link) (context.Context, trace.Span) {
+	begin := t.starts.get(s.way(of), way.start)
+	options := append(make([]trace.SpanStartOption, 0, len(begin.options)+2), begin.options...)
 	if len(links) > 0 {
 		options = append(options, trace.WithLinks(links...))
 	}
 	if !s.Began.IsZero() {
 		options = append(options, trace.WithTimestamp(s.Began))
 	}
-	ctx, span := t.tracer.Start(ctx, name, options...)
+	ctx, span := t.tracer.Start(ctx, begin.name, options...)
 	if span.IsRecording() {
 		span.SetAttributes(s.attributes()...)
 	}
 	return ctx, span
+}
+
+// start has the name of spans, and the options by which a sampler decides
+// (https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/).
+type start struct {
+	name    string
+	options []trace.SpanStartOption
+}
+
+func (w way) start() start {
+	destination := w.destination()
+	attributes := []attribute.KeyValue{semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationName(w.name), semconv.MessagingDestinationName(destination)}
+	if w.opType != "" {
+		attributes = append(attributes, semconv.MessagingOperationTypeKey.String(w.opType))
+	}
+	return start{w.name + " " + destination, []trace.SpanStartOption{trace.WithSpanKind(w.kind), trace.WithAttributes(attributes...)}}
 }
 
 // Inherit gives a message that a handler returned without a traceparent the context of the message being handled, if that
@@ -146,6 +163,6 @@ func (t *Tracer) Publish(ctx context.Context, e schemas.Envelope, handled Step) 
 		links = []trace.Link{{SpanContext: brought}}
 	}
 	s, attempt := Step{Envelope: e, bare: t.bare}, parentOf(handled.State.Trace)
-	_, span := t.startSpan(trace.ContextWithRemoteSpanContext(ctx, attempt), s, "publish", trace.SpanKindClient, links, []attribute.KeyValue{semconv.MessagingOperationTypeSend})
+	_, span := t.startSpan(trace.ContextWithRemoteSpanContext(ctx, attempt), s, operation{"publish", trace.SpanKindClient, "send"}, links)
 	return s.span(span)
 }

@@ -46,7 +46,7 @@ func TestDestinations(t *testing.T) {
 		"amq.default":              {},
 		"s?":                       {Envelope: schemas.Envelope{Exchange: "s\xff"}},
 	} {
-		if got := s.destination(); got != want {
+		if got := s.way(operation{}).destination(); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
