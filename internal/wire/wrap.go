@@ -37,7 +37,7 @@ func (f FrameMax) Wrap(e schemas.Envelope, s schemas.State) amqp.Publishing {
 
 func wrapInHeaders(e schemas.Envelope, s schemas.State) amqp.Publishing {
 	p := e.Publishing()
-	headers := header.Table(withoutState(e.Headers))
+	headers := header.Table(header.Without(e.Headers, header.IsState, roomFor(s)))
 	headers.SetFlag(header.Redacted, e.Redacted)
 	headers.SetText(headerExpiration, p.Expiration)
 	headers.SetText(headerUserID, p.UserId)
@@ -267,6 +267,14 @@ func withoutState(table amqp.Table) amqp.Table {
 // roomForState and roomForMark keep a header table from growing when Watership's
 // headers are added. More room than needed makes every iteration over it slower.
 const (
-	roomForState = 12
+	roomForState = 14 // of a handled message without a trace
 	roomForMark  = 5
 )
+
+// roomFor returns the number of headers that a state adds, if nothing has failed.
+func roomFor(s schemas.State) int {
+	if s.Trace != "" {
+		return roomForState + 1
+	}
+	return roomForState
+}
