@@ -66,7 +66,9 @@ const maxArguments = 32_000
 // Count counts the events of a selection. It ignores Order, Limit and WithoutBody.
 func (r *reader) Count(ctx context.Context, sel eventstore.Selection) (int64, error) {
 	const operation = "counting events"
-	filter, err := r.filter(operation, sel)
+	unbounded := sel
+	unbounded.UpTo = 0
+	filter, err := r.filter(operation, unbounded)
 	if err != nil {
 		return 0, err
 	}
@@ -74,9 +76,21 @@ func (r *reader) Count(ctx context.Context, sel eventstore.Selection) (int64, er
 		count, err := t.count(ctx, r.readers)
 		return count, r.storeError(operation, err)
 	}
+	if sel.UpTo != 0 {
+		filter = allOf([]condition{filter, countedUpTo(sel)})
+	}
 	var count int64
 	row := r.readers.QueryRowContext(ctx, filter.countSQL(), filter.args...)
 	return count, r.storeError(operation, row.Scan(&count))
+}
+
+// countedUpTo matches the events up to the highest sequence of a selection. These are most events, unless its cursor leaves
+// few: SQLite then uses the index of another condition, which has all that is asked.
+func countedUpTo(sel eventstore.Selection) condition {
+	if sel.After != (eventstore.Cursor{}) {
+		return where(`"event.sequence" <= ?`, sel.UpTo)
+	}
+	return where(`likelihood("event.sequence" <= ?, 0.99)`, sel.UpTo)
 }
 
 // countSQL counts the events of a condition, without reading them if a subquery finds them.
