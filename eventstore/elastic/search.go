@@ -78,11 +78,31 @@ func (c *client) search(ctx context.Context, operation string, indices []string,
 	return c.searchWith(ctx, operation, indices, body, &bytes.Buffer{}, readRawSource)
 }
 
-// searchWith reads the response into a buffer, and its sources with read. It repeats a
-// request whose response is truncated, as the transport does without a response.
+// searchWith reads the response into a buffer, and its sources with read.
 func (c *client) searchWith(ctx context.Context, operation string, indices []string, body map[string]any,
 	text *bytes.Buffer, read sourceReader,
 ) (searchResponse, error) {
+	if err := c.searchInto(ctx, operation, indices, body, text); err != nil {
+		return searchResponse{}, err
+	}
+	response, err := parseSearch(text.Bytes(), read)
+	return response, response.check(c, operation, err)
+}
+
+// check returns an error for a response that cannot be read, or has only a part of the result.
+func (a answered) check(c *client, operation string, err error) error {
+	switch {
+	case err != nil:
+		return c.invalidResponse(operation, "gave an answer that cannot be read: "+oneLine(err.Error()))
+	case a.TimedOut || a.Shards.Failed > 0:
+		return c.invalidResponse(operation, fmt.Sprintf("answered in part only: %d of %d shards failed, timed out: %t", a.Shards.Failed, a.Shards.Total, a.TimedOut))
+	}
+	return nil
+}
+
+// searchInto replaces the content of a buffer by the response. It repeats a request whose response is truncated, as
+// the transport does without a response.
+func (c *client) searchInto(ctx context.Context, operation string, indices []string, body map[string]any, text *bytes.Buffer) error {
 	limit := maxDocuments
 	if body["_source"] == false || body["size"] == 0 {
 		limit = maxResponse
@@ -92,18 +112,7 @@ func (c *client) searchWith(ctx context.Context, operation string, indices []str
 	if errors.As(err, &broken) && ctx.Err() == nil {
 		err = c.sendInto(ctx, c.withRetries, operation, searchRequest(indices, body), text, limit)
 	}
-	if err != nil {
-		return searchResponse{}, explainLimit(operation, err)
-	}
-	response, err := parseSearch(text.Bytes(), read)
-	if err != nil {
-		return response, c.invalidResponse(operation, "gave an answer that cannot be read: "+oneLine(err.Error()))
-	}
-	if response.TimedOut || response.Shards.Failed > 0 {
-		return response, c.invalidResponse(operation, fmt.Sprintf("answered in part only: %d of %d shards failed, timed out: %t",
-			response.Shards.Failed, response.Shards.Total, response.TimedOut))
-	}
-	return response, nil
+	return explainLimit(operation, err)
 }
 
 func searchRequest(indices []string, body map[string]any) esapi.SearchRequest {

@@ -11,11 +11,26 @@ import (
 // searchResponse has the fields in use. A jsonscan.Reader parses it, since it contains
 // whole pages of messages.
 type searchResponse struct {
-	PIT      string
+	answered
+	PIT   string
+	Total int64 // documents found, with track_total_hits
+	Hits  []hit
+}
+
+// answered says whether a response has the whole result.
+type answered struct {
 	TimedOut bool
 	Shards   shards
-	Total    int64 // documents found, with track_total_hits
-	Hits     []hit
+}
+
+// read reads a member of the response.
+func (a *answered) read(r *jsonscan.Reader, name []byte) {
+	switch string(name) {
+	case "timed_out":
+		a.TimedOut = r.Bool()
+	case "_shards":
+		a.Shards = readShards(r)
+	}
 }
 
 type shards struct {
@@ -52,12 +67,10 @@ func parseSearch(text []byte, read sourceReader) (searchResponse, error) {
 		switch string(name) {
 		case "pit_id":
 			a.PIT = r.Text()
-		case "timed_out":
-			a.TimedOut = r.Bool()
-		case "_shards":
-			a.Shards = readShards(r)
 		case "hits":
 			a.Total, a.Hits = readHits(r, read)
+		default:
+			a.read(r, name)
 		}
 	})
 	return a, r.End()

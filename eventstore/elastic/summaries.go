@@ -1,18 +1,21 @@
 package elastic
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
+	"strconv"
 	"time"
 
 	"github.com/elastic/go-elasticsearch/v8/esapi"
 
 	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/eventstore/elastic/internal/querydsl"
+	"github.com/watershipmq/watership/eventstore/elastic/internal/sourcevalues"
 	"github.com/watershipmq/watership/schemas"
+	"github.com/watershipmq/watership/schemas/jsonscan"
 )
 
 // Summaries reads the selected events in the order BySequence, without their bodies:
@@ -56,7 +59,7 @@ func (r *reader) Summaries(ctx context.Context, sel eventstore.Selection, altern
 // summariesPage reads doc_values alone, since a source costs ten times as much. Where the message
 // id and the fingerprint have none, it reads them in a second request.
 func (r *reader) summariesPage(ctx context.Context, sel eventstore.Selection, alternatives []eventstore.FieldIn, size int) ([]eventstore.EventSummary, error) {
-	hits, err := r.searchSummaries(ctx, map[string]any{
+	summaries, err := r.searchSummaries(ctx, map[string]any{
 		"size": size, "_source": false, "stored_fields": "_none_", "track_total_hits": false,
 		"query": querydsl.Bool("filter", append(anyTerms(alternatives), r.filter(sel))),
 		"sort":  []any{sortBy("event.sequence", "asc", "long"), sortBy("event.id", "asc", "keyword")},
@@ -64,26 +67,22 @@ func (r *reader) summariesPage(ctx context.Context, sel eventstore.Selection, al
 			"event.id", "event.sequence", "event.action", fingerprintField + valueSuffix, messageIDField + valueSuffix,
 			"watership.message", "watership.queue", "watership.class", "error.type", "watership.error_group",
 			"watership.replay.job", "watership.replay.of", "watership.quarantined_action", "watership.stream.id", "watership.stream.version",
-			map[string]any{"field": "@timestamp", "format": "strict_date_optional_time_nanos"},
+			map[string]any{"field": "@timestamp", "format": "epoch_millis"},
 		},
 	})
-	summaries := make([]eventstore.EventSummary, len(hits))
-	for i, h := range hits {
-		summaries[i] = h.summary()
-	}
 	if err != nil {
 		return summaries, err
 	}
 	return summaries, r.addFromSources(ctx, summaries)
 }
 
-func (r *reader) searchSummaries(ctx context.Context, body map[string]any) ([]summaryHit, error) {
-	var response summariesResponse
-	err := r.searchJSON(ctx, readingSummaries, body, &response)
-	if err == nil && (response.TimedOut || response.Shards.Failed > 0) {
-		err = r.partialResponse(readingSummaries, response.Shards)
+func (r *reader) searchSummaries(ctx context.Context, body map[string]any) ([]eventstore.EventSummary, error) {
+	var text bytes.Buffer
+	if err := r.searchInto(ctx, readingSummaries, r.dataStreams(), body, &text); err != nil {
+		return nil, err
 	}
-	return response.Hits.Hits, err
+	summaries, answered, err := parseSummaries(text.Bytes())
+	return summaries, answered.check(r.client, readingSummaries, err)
 }
 
 const readingSummaries = "reading summaries of events"
@@ -107,7 +106,7 @@ func (r *reader) addFromSources(ctx context.Context, summaries []eventstore.Even
 	if len(ids) == 0 {
 		return nil
 	}
-	hits, err := r.searchSummaries(ctx, map[string]any{
+	sources, err := r.searchSummaries(ctx, map[string]any{
 		"size": maxPlan, "_source": []string{fingerprintField, messageIDField}, "track_total_hits": false,
 		"query": querydsl.Bool("filter", querydsl.Terms("event.id", ids)), "docvalue_fields": []any{"event.id", "event.sequence"},
 	})
@@ -118,22 +117,20 @@ func (r *reader) addFromSources(ctx context.Context, summaries []eventstore.Even
 		id       string
 		sequence int64
 	}
-	found := map[place]summaryHit{}
-	for _, h := range hits {
-		at := place{id: h.text("event.id")}
-		_ = h.read("event.sequence", &at.sequence)
-		found[at] = h
+	found := map[place]eventstore.EventSummary{}
+	for _, source := range sources {
+		found[place{source.EventID, source.Sequence}] = source
 	}
 	for i := range summaries {
 		s := &summaries[i]
 		if s.Fingerprint != "" {
 			continue
 		}
-		h, isThere := found[place{s.EventID, s.Sequence}]
+		source, isThere := found[place{s.EventID, s.Sequence}]
 		if !isThere { // it was removed, or another copy of the shard does not have it yet
 			return r.invalidResponse(readingSummaries, fmt.Sprintf("does not have event %s any more", s.EventID))
 		}
-		s.Fingerprint, s.MessageID = h.Source.Watership.Fingerprint, h.Source.Messaging.Message.ID
+		s.Fingerprint, s.MessageID = source.Fingerprint, source.MessageID
 	}
 	return nil
 }
@@ -157,55 +154,85 @@ func (c *client) searchJSON(ctx context.Context, operation string, body map[stri
 	return explainLimit(operation, c.requestJSON(ctx, operation, request, into))
 }
 
-type summariesResponse struct {
-	TimedOut bool   `json:"timed_out"`
-	Shards   shards `json:"_shards"`
-	Hits     struct {
-		Hits []summaryHit `json:"hits"`
-	} `json:"hits"`
+// parseSummaries reads hits with doc_values, or with some of their sources.
+func parseSummaries(text []byte) (summaries []eventstore.EventSummary, a answered, err error) {
+	r := jsonscan.NewOfMany(text)
+	r.Object(func(name []byte) {
+		if string(name) != "hits" {
+			a.read(r, name)
+			return
+		}
+		r.Object(func(name []byte) {
+			if string(name) == "hits" {
+				r.Array(func() { summaries = append(summaries, readSummary(r)) })
+			}
+		})
+	})
+	return summaries, a, r.End()
 }
 
-// summaryHit has fields with doc_values, or some of its source.
-type summaryHit struct {
-	Fields map[string][]json.RawMessage `json:"fields"`
-	Source struct {
-		Watership struct {
-			Fingerprint string `json:"fingerprint"`
-		} `json:"watership"`
-		Messaging struct {
-			Message struct {
-				ID string `json:"id"`
-			} `json:"message"`
-		} `json:"messaging"`
-	} `json:"_source"`
+func readSummary(r *jsonscan.Reader) (s eventstore.EventSummary) {
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "fields":
+			readSummaryFields(r, &s)
+		case "_source":
+			source := bytes.Clone(r.Raw())
+			s.Fingerprint = sourceText(source, fingerprintField)
+			s.MessageID = sourceText(source, messageIDField)
+		}
+	})
+	return s
 }
 
-func (h summaryHit) summary() eventstore.EventSummary {
-	summary := eventstore.EventSummary{
-		EventID: h.text("event.id"), Action: schemas.Action(cmp.Or(h.text("watership.quarantined_action"), h.text("event.action"))),
-		Fingerprint: h.text(fingerprintField + valueSuffix), MessageID: h.text(messageIDField + valueSuffix),
-		Message: h.text("watership.message"), Queue: h.text("watership.queue"), Class: h.text("watership.class"),
-		ErrorType: h.text("error.type"), ErrorGroup: h.text("watership.error_group"),
-		Replay: h.text("watership.replay.job"), ReplayOf: h.text("watership.replay.of"),
-		Stream: schemas.MessageStream{ID: h.text("watership.stream.id")},
-	}
-	summary.Time, _ = time.Parse(time.RFC3339Nano, h.text("@timestamp"))
-	_ = h.read("event.sequence", &summary.Sequence)
-	summary.Stream.HasVersion = h.read("watership.stream.version", &summary.Stream.Version) == nil
-	return summary
+// sourceText returns a text of a document; "" if it has none.
+func sourceText(source []byte, field string) string {
+	return jsonscan.New(sourcevalues.Read(jsonscan.New(source), field)).Text()
 }
 
-// text is "" if the event does not have the field.
-func (h summaryHit) text(field string) string {
-	var text string
-	_ = h.read(field, &text)
-	return text
-}
-
-func (h summaryHit) read(field string, into any) error {
-	values := h.Fields[field]
-	if len(values) == 0 {
-		return fmt.Errorf("no field %s", field)
-	}
-	return json.Unmarshal(values[0], into)
+// readSummaryFields reads doc_values, each of which is a list.
+func readSummaryFields(r *jsonscan.Reader, s *eventstore.EventSummary) {
+	var action, quarantined string
+	text := func(into *string) { r.Array(func() { *into = r.Text() }) }
+	r.Object(func(name []byte) {
+		switch string(name) {
+		case "event.id":
+			text(&s.EventID)
+		case "event.sequence":
+			r.Array(func() { s.Sequence = r.Int(64) })
+		case "event.action":
+			text(&action)
+		case "watership.quarantined_action":
+			text(&quarantined)
+		case fingerprintField + valueSuffix:
+			text(&s.Fingerprint)
+		case messageIDField + valueSuffix:
+			text(&s.MessageID)
+		case "watership.message":
+			text(&s.Message)
+		case "watership.queue":
+			text(&s.Queue)
+		case "watership.class":
+			text(&s.Class)
+		case "error.type":
+			text(&s.ErrorType)
+		case "watership.error_group":
+			text(&s.ErrorGroup)
+		case "watership.replay.job":
+			text(&s.Replay)
+		case "watership.replay.of":
+			text(&s.ReplayOf)
+		case "watership.stream.id":
+			text(&s.Stream.ID)
+		case "watership.stream.version":
+			r.Array(func() { s.Stream.Version, s.Stream.HasVersion = r.Int(64), true })
+		case "@timestamp":
+			var millis string
+			text(&millis)
+			if n, err := strconv.ParseInt(millis, 10, 64); err == nil {
+				s.Time = time.UnixMilli(n).UTC()
+			}
+		}
+	})
+	s.Action = schemas.Action(cmp.Or(quarantined, action))
 }
