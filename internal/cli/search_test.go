@@ -123,7 +123,7 @@ func testSearchBy(t *testing.T, seed seeder) {
 // Memory does not grow with the number of results, nor does the first page wait
 // for the last. Nothing else may use memory meanwhile.
 func TestSearchStreams(t *testing.T) {
-	a := newSeeded(t)
+	a := newSeededFile(t)
 	const many = 30_000
 	events := make([]schemas.Event, many)
 	for n := range events {
