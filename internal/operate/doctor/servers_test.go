@@ -59,8 +59,10 @@ func TestTheRemedyIsForWhatTheServerAnswers(t *testing.T) {
 		"amqp://" + port + "/":                                   "the server does not speak AMQP at this port",
 		strings.Replace(broker, "guest:guest", "guest:wrong", 1): "correct the user and the password in amqp.url",
 	} {
-		s := newSite(t, "WATERSHIP_AMQP_URL="+address)
-		want(t, of("broker", Run(t.Context(), s.Config)), Error, "connecting", remedy)
+		t.Run(remedy, func(t *testing.T) {
+			s := newSite(t, "WATERSHIP_AMQP_URL="+address)
+			want(t, of("broker", Run(t.Context(), s.Config)), Error, "connecting", remedy)
+		})
 	}
 }
 
