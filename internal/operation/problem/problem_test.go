@@ -83,6 +83,24 @@ func TestARequestThatTookTooLong(t *testing.T) {
 	}
 }
 
+// A store that was at work until the end of the request may be well, and the query too large for it.
+func TestAQueryThatTookTooLong(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), -1)
+	defer cancel()
+	away := &eventstore.Error{Kind: eventstore.Unavailable, Err: context.DeadlineExceeded}
+	for name, test := range map[string]struct {
+		ctx    context.Context
+		remedy string
+	}{
+		"in time":  {t.Context(), "Wait until the store answers; see doctor."},
+		"too late": {ctx, "Narrow the query or its period, or wait until the store answers; see doctor."},
+	} {
+		if p := problem.New(test.ctx, away); p.Code != code.StoreUnavailable || p.Remedy != test.remedy {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
+
 func TestAMistakeInAQueryHasItsPlace(t *testing.T) {
 	got := problem.New(t.Context(), &kql.SyntaxError{Query: "queue:", Offset: 6, Found: "end", Expected: "a value"})
 	if got.Detail != "found end, expected a value" || got.Position == nil || *got.Position != (problem.Position{Query: "queue:", Offset: 6}) {
