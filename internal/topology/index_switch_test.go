@@ -116,7 +116,8 @@ func (s *switching) wantEachOnce(what string, in Config) {
 	}
 }
 
-// While messages are published, each has one copy, whichever division follows which.
+// While messages are published, each has one copy, whichever division follows which. A slow machine publishes thousands
+// meanwhile, of which a queue with a small limit drops the oldest.
 func TestSwitchDoublesAndLosesNothing(t *testing.T) {
 	rabbittest.EachVersion(t, func(t *testing.T, b rabbittest.Broker) {
 		s := newSwitching(t, b)
@@ -125,7 +126,7 @@ func TestSwitchDoublesAndLosesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, to := range []schemas.Topology{
-			{IndexPartitions: 3}, {IndexPartitions: 2, PartitionKey: "message_id"}, {IndexPartitions: 2}, {IndexLimit: 1000}, {ClassicIndex: true}, {},
+			{IndexPartitions: 3}, {IndexPartitions: 2, PartitionKey: "message_id"}, {IndexPartitions: 2}, {IndexLimit: 1_000_000}, {ClassicIndex: true}, {},
 		} {
 			m, cfg := s.migration(b.URL, to)
 			stop := make(chan struct{})
