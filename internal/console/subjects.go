@@ -31,7 +31,7 @@ type erasedSubject struct{ Keys, CachedFor int }
 func (c subjectPages) register() {
 	actionpage.Flow[namedSubject, subjects.Erased]{
 		Path: subjectsPath, PreviewPath: subjectsPath + "/find", Role: access.Admin,
-		Confirmation: frame.Confirmation{Name: "an erasure", Unit: "key", Reason: "Say who asked for it, and when."},
+		Confirmation: frame.Confirmation{Name: "an erasure", Unit: "key", Reason: "Say which request it is, without a name."},
 		Read:         c.readSubject, Preview: c.previewErasure, Act: c.eraseSubject, Page: subjectsPage,
 	}.Add(c.Frame)
 }

@@ -36,14 +36,14 @@ func TestAPersonIsErased(t *testing.T) {
 	s := namedSystem(t)
 	s.get(t, "/subjects").want(t, http.StatusOK, "Erase a person", "Find")
 	s.get(t, "/subjects?subject=C-1").without(t, "What is recorded")
-	s.post(t, "/subjects/find", url.Values{"subject": {"C-2"}}).want(t, http.StatusOK, "No key is left")
+	s.post(t, "/subjects/find", url.Values{"subject": {"C-2"}}).want(t, http.StatusOK, "Nothing is recorded about this person")
 	found := s.post(t, "/subjects/find", url.Values{"subject": {"C-1"}})
 	found.want(t, http.StatusOK, "Messages 1, in ", "It cannot be undone.")
 	if strings.Contains(found.text, "C-1") {
 		t.Error("the page has the subject")
 	}
 	path, form := found.form(t, "Erase")
-	s.post(t, path, form).want(t, http.StatusUnprocessableEntity, "Say who asked for it, and when.")
+	s.post(t, path, form).want(t, http.StatusUnprocessableEntity, "Say which request it is, without a name.")
 	form.Set("reason", "asked on 4 May")
 	done := s.post(t, path, form)
 	done.want(t, http.StatusOK, "Erased: 1 key destroyed")
