@@ -81,11 +81,16 @@ func TestPagesOfAStream(t *testing.T) {
 	}
 }
 
-func TestATimeOfAStreamThatCannotBeRead(t *testing.T) {
-	sys, _ := newStream(t)
-	for _, in := range []StreamInput{{ID: "a", Limit: 1, To: "noon"}, {ID: "a", Limit: 1, To: "2026-05-04", Zone: "Nowhere"}, {ID: "a", Limit: 1, Cursor: "x"}} {
-		if _, err := (operations{System: sys}).getStream(operator(t), &in); err == nil {
-			t.Errorf("%+v is read", in)
+func TestAStreamOfWhatCannotBeRead(t *testing.T) {
+	sys, _ := newStream(t, 0)
+	for want, in := range map[string]StreamInput{
+		"to \"noon\": expected a time": {To: "noon"},
+		"unknown time zone Nowhere":    {To: "2026-05-04", Zone: "Nowhere"},
+		"the cursor cannot be read":    {Cursor: "x"},
+	} {
+		in.ID, in.Limit = "order-42", 1
+		if _, err := (operations{System: sys}).getStream(operator(t), &in); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %s", in, err, want)
 		}
 	}
 }
