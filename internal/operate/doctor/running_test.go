@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/eventstore"
 	"github.com/watershipmq/watership/internal/operate/routes"
 	"github.com/watershipmq/watership/internal/rabbit"
 	"github.com/watershipmq/watership/internal/rabbit/rabbittest"
@@ -277,4 +278,25 @@ func TestASubscriptionThatIsPausedIsNoProblem(t *testing.T) {
 	_, err := all.Pause(t.Context(), "all", "ann", "holiday")
 	must(t, err)
 	want(t, of("subscriptions", Run(t.Context(), s.Config)), OK, "1 subscription without a problem", "")
+}
+
+func TestASubscriptionWithAParkedMessage(t *testing.T) {
+	s := newSetUpSite(t)
+	all := s.subscribe(t, "hooks")
+	sub, err := all.Get(t.Context(), "hooks")
+	must(t, err)
+	sub.Checkpoint.Time, sub.Checkpoint.Parked = time.Now(), 1
+	check := func() []Finding {
+		d := listing(t, settings(t))
+		d.records().checkSubscription(t.Context(), all, sub)
+		return d.findings
+	}
+	if list := check(); len(list) > 0 {
+		t.Errorf("before the message is in the list: %s", text(list))
+	}
+	store, err := s.system.Store(t.Context())
+	must(t, err)
+	_, err = eventstore.SaveRecord(t.Context(), store, "parked.hooks", "1:event", "", subscription.Parked{Subscription: "hooks", EventID: "event", Cause: subscription.TargetError, Error: "answered 422", Time: time.Now()})
+	must(t, err)
+	want(t, check(), Warning, "subscription hooks could not deliver 1 message: answered 422", "mend its target, then: watership subscriptions parked hooks --retry")
 }
