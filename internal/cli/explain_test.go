@@ -36,6 +36,7 @@ func TestExplain(t *testing.T) {
 		{[]string{"nobody"}, []string{"nobody"}},
 		{[]string{failed}, []string{"message   " + failed + "\n", "answered 422", "then      poison: permanent, by the answer 422 Unprocessable Entity\n"}},
 		{[]string{"--error", "x", "--queue", "orders", "--attempt", "10001"}, []string{"attempt 10001: expected 1 to 10000"}},
+		{[]string{"--error", "x", "--queue", "orders", "--attempt", "0"}, []string{"attempt 0: expected 1 to 10000"}},
 	} {
 		args := append([]string{"explain"}, test.args...)
 		got := w.Run(t, args...)
