@@ -549,6 +549,15 @@ func TestSpeedIsThatOfTheLastRun(t *testing.T) {
 	}
 }
 
+// Messages that cannot be sent are among those after which a job pauses: the rest stays where it is.
+func TestAJobPausesAfterMessagesThatCannotBeSent(t *testing.T) {
+	f := newFixtureOn(t, rabbittest.Embedded(t))
+	f.storePublished(3)
+	order := f.job("")
+	order.Target = Target{Kind: ToQueue, Queue: f.source + "-gone"}
+	wantJob(t, f.resume(f.create(order), RunOptions{StopAfter: 2}), Paused, 0, 2)
+}
+
 // The rate counts the messages that are sent: at one a day, those that the program leaves out do
 // not hold up the last.
 func TestRateCountsWhatIsSent(t *testing.T) {
