@@ -25,8 +25,9 @@ type namedSubject struct {
 	Done *erasedSubject
 }
 
-// erasedSubject is the result of the form.
-type erasedSubject struct{ Keys, CachedFor int }
+// erasedSubject is the result of the form: the number of keys, the seconds for which other processes keep them, and the
+// messages that are left in plain.
+type erasedSubject struct{ Keys, CachedFor, Waiting, Parked int }
 
 func (c subjectPages) register() {
 	actionpage.Flow[namedSubject, subjects.Erased]{
@@ -39,9 +40,11 @@ func (c subjectPages) register() {
 // readSubject reads the value of a subject, or the hashes that a preview has shown.
 func (c subjectPages) readSubject(r *http.Request, form url.Values) (s namedSubject, isSelected bool, err error) {
 	if done, _ := c.DoneBefore(r); done != nil {
-		s.Done = &erasedSubject{}
-		s.Done.Keys, _ = strconv.Atoi(done.Get("keys"))
-		s.Done.CachedFor, _ = strconv.Atoi(done.Get("cached"))
+		number := func(name string) int {
+			n, _ := strconv.Atoi(done.Get(name))
+			return n
+		}
+		s.Done = &erasedSubject{number("keys"), number("cached"), number("waiting"), number("parked")}
 	}
 	if r.Method == http.MethodPost {
 		s.Subject.Subject, s.Hashes = form.Get("subject"), form["hash"]
@@ -59,7 +62,17 @@ func (c subjectPages) eraseSubject(ctx context.Context, key operation.Idempotenc
 	if err != nil {
 		return nil, err
 	}
-	return c.Done(subjectsPath, url.Values{"keys": {strconv.Itoa(done.Done)}, "cached": {strconv.Itoa(done.CachedFor)}}), nil
+	waiting, parked, result := 0, 0, url.Values{}
+	for _, n := range done.Waiting {
+		waiting += n
+	}
+	for _, copies := range done.Parked {
+		parked += copies.Messages
+	}
+	for name, n := range map[string]int{"keys": done.Done, "cached": done.CachedFor, "waiting": waiting, "parked": parked} {
+		result.Set(name, strconv.Itoa(n))
+	}
+	return c.Done(subjectsPath, result), nil
 }
 
 func (c subjectPages) erase(ctx context.Context, key operation.IdempotencyKey, s namedSubject, bounds operation.Bounds) (subjects.Erased, error) {

@@ -45,6 +45,9 @@ func TestAPersonIsErased(t *testing.T) {
 	path, form := found.form(t, "Erase")
 	s.post(t, path, form).want(t, http.StatusUnprocessableEntity, "Say which request it is, without a name.")
 	form.Set("reason", "asked on 4 May")
+	form.Set("expect", "2")
+	s.post(t, path, form).want(t, http.StatusConflict, "1 key matches, 2 expected: nothing was changed", "Find the same person again")
+	form.Set("expect", "1")
 	done := s.post(t, path, form)
 	done.want(t, http.StatusOK, "Erased: 1 key destroyed")
 	if strings.Contains(done.Request.URL.String(), "C-1") {
@@ -77,7 +80,7 @@ func TestAPersonIsErasedOnAPhone(t *testing.T) {
 // Only an admin erases, and only after a second person's approval if a rule says so, who sees the hash.
 func TestAnErasureOnAPageIsApproved(t *testing.T) {
 	file, secret := filepath.Join(t.TempDir(), "tokens.json"), map[string]string{}
-	for _, token := range []access.Token{{Name: "ada", Role: access.Admin}, {Name: "abe", Role: access.Admin}, {Name: "otto", Role: access.Operator}} {
+	for _, token := range []access.Token{{Name: "ada", Role: access.Admin}, {Name: "abe", Role: access.Admin}, {Name: "otto", Role: access.Operator}, {Name: "lim", Role: access.Admin, Queues: []string{"orders"}}} {
 		made, err := access.OpenTokenFile(file).Create(token)
 		if err != nil {
 			t.Fatal(err)
@@ -89,7 +92,9 @@ func TestAnErasureOnAPageIsApproved(t *testing.T) {
 	post := func(name, path string, form url.Values) document {
 		return s.do(t, http.MethodPost, path, form, "Content-Type", "application/x-www-form-urlencoded", "Origin", s.url, "Authorization", secret[name])
 	}
-	get("otto", "/subjects").want(t, http.StatusOK, "You may not erase anybody")
+	for _, name := range []string{"otto", "lim"} {
+		get(name, "/subjects").want(t, http.StatusOK, "You may not erase anybody")
+	}
 	named := url.Values{"subject": {"C-1"}}
 	post("otto", "/subjects/find", named).want(t, http.StatusForbidden, "an erasure")
 	action, form := post("ada", "/subjects/find", named).form(t, "Erase")
