@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/elastic/go-elasticsearch/v8/esapi"
@@ -227,9 +228,10 @@ func readSummaryFields(r *jsonscan.Reader, s *eventstore.EventSummary) {
 		case "watership.stream.version":
 			r.Array(func() { s.Stream.Version, s.Stream.HasVersion = r.Int(64), true })
 		case "@timestamp":
-			var millis string
+			var millis string // with a fraction, if a template of the operator stores nanoseconds
 			text(&millis)
-			if n, err := strconv.ParseInt(millis, 10, 64); err == nil {
+			whole, _, _ := strings.Cut(millis, ".")
+			if n, err := strconv.ParseInt(whole, 10, 64); err == nil {
 				s.Time = time.UnixMilli(n).UTC()
 			}
 		}

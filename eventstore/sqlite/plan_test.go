@@ -129,6 +129,21 @@ func TestNextEventsUseTheirSequences(t *testing.T) {
 	}
 }
 
+// TestCountsUpToASequenceUseTheOtherIndex: nearly all events are up to the sequence of a plan, and few are of a replay.
+func TestCountsUpToASequenceUseTheOtherIndex(t *testing.T) {
+	s := installed(t, Config{})
+	sel := eventstore.Selection{Query: node(t, "watership.replay.of: *")}
+	filter, err := s.filter("testing", sel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sel.UpTo = 10
+	filter = allOf([]condition{filter, countedUpTo(sel)})
+	if steps := plan(t, s, filter.countSQL(), filter.args); len(steps) != 1 || !strings.Contains(steps[0], "COVERING INDEX event by watership.replay.of") {
+		t.Errorf("the plan is %q", steps)
+	}
+}
+
 // TestNoNewEventsCostNoSearch: while there are no new events, a reader of new ones does not search the old ones for those of
 // its query.
 func TestNoNewEventsCostNoSearch(t *testing.T) {

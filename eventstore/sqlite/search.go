@@ -84,8 +84,8 @@ func (r *reader) Count(ctx context.Context, sel eventstore.Selection) (int64, er
 	return count, r.storeError(operation, row.Scan(&count))
 }
 
-// countedUpTo matches the events up to the highest sequence of a selection. These are most events, unless its cursor leaves
-// few: SQLite then uses the index of another condition, which has all that is asked.
+// countedUpTo matches the events up to the highest sequence of a selection. Without a cursor these are most events, so that
+// SQLite should use the index of another condition.
 func countedUpTo(sel eventstore.Selection) condition {
 	if sel.After != (eventstore.Cursor{}) {
 		return where(`"event.sequence" <= ?`, sel.UpTo)

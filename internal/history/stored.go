@@ -17,7 +17,7 @@ const (
 )
 
 // storedPauses are short at first: an indexer that has little to do stores an event within milliseconds.
-var storedPauses = backoff.Backoff{Min: 50 * time.Millisecond, Max: 250 * time.Millisecond}
+var storedPauses = backoff.Backoff{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
 
 // RefreshedCounter counts events, after Refresh also the latest ones.
 type RefreshedCounter interface {

@@ -185,7 +185,7 @@ func New(ctx context.Context, err error) *Problem {
 		p.Remedy, p.RetryAfter = "Try again, or send unchecked_routes; see doctor.", RetryLater
 	case p.Code == code.StoreUnavailable:
 		p.Remedy, p.RetryAfter = "Wait until the store answers; see doctor.", RetryLater
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // it may have been at work until then
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // the store may have been at work until then
 			p.Remedy = "Narrow the query or its period, or wait until the store answers; see doctor."
 		}
 		if errors.As(err, &store) {

@@ -28,7 +28,7 @@ func newDurations(meter metric.Meter) (*durations, error) {
 	return &durations{histogram: histogram.Inst()}, err
 }
 
-// record measures an attempt. The context has its span if that is sampled, which is then the exemplar.
+// record measures an attempt. The context has its span, for exemplars.
 func (d *durations) record(ctx context.Context, took time.Duration, of measured) {
 	d.histogram.Record(ctx, took.Seconds(), d.options.get(of, measured.options)...)
 }

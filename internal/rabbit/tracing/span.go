@@ -66,11 +66,7 @@ func (s *Span) End(at time.Time, why *schemas.Failure) {
 		s.fail(*why)
 	}
 	if took := at.Sub(s.began); s.durations != nil && took > 0 { // that of another consumer may be unknown
-		ctx := context.Background()
-		if s.Records() {
-			ctx = trace.ContextWithSpan(ctx, s.span)
-		}
-		s.durations.record(ctx, took, measured{s.place, why != nil})
+		s.durations.record(trace.ContextWithSpan(context.Background(), s.span), took, measured{s.place, why != nil})
 	}
 	if s.Records() {
 		s.span.End(trace.WithTimestamp(at))

@@ -100,7 +100,7 @@ func (t *Tracer) start(ctx context.Context, s Step, of operation) (context.Conte
 	if before.IsSampled() {
 		links = []trace.Link{{SpanContext: before}}
 	}
-	if parent.IsValid() || trace.SpanContextFromContext(ctx).IsValid() {
+	if parent.IsValid() || trace.SpanContextFromContext(ctx).HasTraceID() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
 	ctx, span := t.startSpan(ctx, s, of, links)
