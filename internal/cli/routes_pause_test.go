@@ -40,7 +40,7 @@ func TestAllRoutesPaused(t *testing.T) {
 	})
 	release()
 	servertest.WantRun(t, w.through(t, operator, pause...), 0, "all routes are paused\nno message is in flight\n")
-	i.Eventually(t, "action: paused and error.type: operator and not watership.queue: *", 2)
+	i.Eventually(t, `action: paused and error.type: operator and not watership.queue: * and error.message: "RabbitMQ is upgraded (ann)"`, 1)
 	servertest.WantRun(t, i.Run(t, "routes"), 0, i.Queue, "paused", "RabbitMQ is upgraded (ann)")
 	servertest.WantRun(t, i.Run(t, "routes", "resume", i.Queue), exitUsage, "all routes are paused, the one of queue "+i.Queue+" among them: resume all")
 	servertest.WantRun(t, i.Run(t, "routes", "pause", i.Queue, "--reason", "night"), 0, "is paused")

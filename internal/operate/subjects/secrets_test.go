@@ -93,7 +93,6 @@ func TestSoakSecretsOfErasedPersons(t *testing.T) {
 // all keys that are left: in the store, and in an export and a copy of its folder that were made before. All others
 // are read and sent as they were published.
 func testSecrets(t *testing.T, messages int) {
-	t.Parallel() // part of it is waiting
 	const customers = 40
 	all := make([]planted, messages)
 	for n := range all {

@@ -188,4 +188,22 @@ func Index(t testing.TB, s *system.System) {
 		cancel()
 		running.Wait()
 	})
+	awaitConsumer(t, s)
+}
+
+// awaitConsumer waits until the index queue has a consumer: what waits for events does so for seconds only.
+func awaitConsumer(t testing.TB, s *system.System) {
+	t.Helper()
+	conn, err := s.Open("looking", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	rabbittest.Eventually(t, "the indexer consumes", func() bool {
+		state, _, err := conn.QueueState(t.Context(), s.Topology().Index())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.Consumers > 0
+	})
 }
