@@ -237,18 +237,22 @@ func testReplayChanges(t *testing.T, a *playback) {
 	}
 }
 
-// Parked copies stay in their queue when their failures are replayed, and the command says so.
+// Parked copies stay in their queue when their failures are replayed, discarded or resolved, and each command says so.
 func TestParkedCopiesAreNamed(t *testing.T) { playedOnce(t, testParkedCopiesAreNamed) }
 
 func testParkedCopiesAreNamed(t *testing.T, a *playback) {
-	a.keep(a.event(schemas.Poisoned, 1))
+	a.keep(a.event(schemas.Poisoned, 1), a.event(schemas.Poisoned, 2), a.event(schemas.Poisoned, 3))
 	parking := a.Queue + ".poison"
 	a.declare(parking, "parked", nil)
 	if err := a.channel.Publish("", parking, false, false, amqp.Publishing{MessageId: "m-1"}); err != nil {
 		t.Fatal(err)
 	}
 	servertest.Until(t, "the copy is in the queue", func() bool { return a.Broker.Len(t, parking) == 1 })
-	servertest.WantRun(t, a.Run(t, "replay", "message.id: m-1", "--to-failed-queue", "--yes"), 0, "queue "+parking+" keeps 1 parked message", "sent 1 of 1")
+	parked := "queue " + parking + " keeps 1 parked message: delete them at the broker when nobody needs them\n"
+	servertest.WantRun(t, a.Run(t, "replay", "message.id: m-1", "--to-failed-queue", "--yes"), 0, parked, "sent 1 of 1")
+	a.WithRoles(t, "index") // which records what is discarded
+	servertest.WantRun(t, a.Run(t, "failed", "discard", "message.id: m-2", "--reason", "test order", "--yes"), 0, "discarded 1 failure\n"+parked)
+	servertest.WantRun(t, a.Run(t, "failed", "resolve", "--query", "message.id: m-3", "--reason", "test order", "--yes"), 0, "discarded 1 failure, resolved ", parked)
 }
 
 // TestReplaySelections: by ids, from a file and from standard input, and to
