@@ -115,17 +115,18 @@ func TestSubscriptionToAURL(t *testing.T) {
 	t.Parallel()
 	var mended atomic.Bool
 	var got atomic.Int32
-	address := servertest.ServeHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if !mended.Load() {
+	address := servertest.ServeHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !mended.Load():
 			w.WriteHeader(http.StatusUnprocessableEntity)
-			return
+		case r.Header.Get("Watership-Subscription") == "hooks": // others are calls of the route
+			got.Add(1)
 		}
-		got.Add(1)
 	}))
 	i := servertest.InstallEmbedded(t, address)
 	i.Environ = append(i.Environ, "WATERSHIP_SUBSCRIPTIONS_PRIVATE_NETWORKS=127.0.0.0/8")
 	i.Serve(t)
-	servertest.WantRun(t, i.Run(t, "subscribe", "hooks", "action: published", "--to-url", address, "--by", "stream", "--concurrency", "3"), exitOK)
+	servertest.WantRun(t, i.Run(t, "subscribe", "hooks", "action: published", "--to-url", address, "--by", "stream", "--concurrency", "3", "--on-poison", "park-stream"), exitOK)
 	i.Must(t, "publish", "--exchange", i.Exchange, "--key", "order.created", servertest.WriteFile(t, "m", "1"))
 	rabbittest.Eventually(t, "one is parked", func() bool {
 		return strings.Contains(i.Run(t, "subscriptions", "parked", "hooks").Out, "422")
@@ -133,18 +134,20 @@ func TestSubscriptionToAURL(t *testing.T) {
 	servertest.Until(t, "the list has it as a problem", func() bool {
 		return strings.Contains(i.Run(t, "subscriptions", "list").Out, "1 message could not be delivered: see watership subscriptions parked hooks")
 	})
-	servertest.WantRun(t, i.Run(t, "subscriptions", "show", "hooks"), exitOK, "calls       by stream, 3 at a time\n")
+	servertest.WantRun(t, i.Run(t, "subscriptions", "show", "hooks"), exitOK, "on poison   park-stream\n", "calls       by stream, 3 at a time\n")
 	servertest.WantRun(t, i.Run(t, "subscriptions", "parked", "hooks", "--drop"), exitUsage, "there is no terminal to ask: give --yes")
 	mended.Store(true)
 	servertest.WantRun(t, i.Run(t, "subscriptions", "parked", "hooks", "--retry"), exitOK, "1 message will be delivered again\n")
 	rabbittest.Eventually(t, "it is delivered", func() bool { return got.Load() > 0 })
-	servertest.Until(t, "nothing is left to drop", func() bool {
-		return i.Run(t, "subscriptions", "parked", "hooks", "--drop", "--yes").Out == "nothing is parked\n"
-	})
+	servertest.Until(t, "nothing is parked", func() bool { return i.Run(t, "subscriptions", "parked", "hooks").Out == "nothing is parked\n" })
+	servertest.WantRun(t, i.Run(t, "subscriptions", "parked", "hooks", "--drop", "--yes"), exitOK, "nothing is parked\n")
 	for _, args := range [][]string{{"subscriptions", "configure", "hooks"}, {"subscribe", "another", "--to-url", address}} {
 		servertest.WantRun(t, i.Run(t, append(args, "--by", "key")...), exitUsage, `by "key": expected stream or position`)
 	}
 	servertest.WantRun(t, i.Run(t, "subscriptions", "configure", "hooks", "--by", "position", "--on-poison", "park"), exitOK)
+	if text := i.Must(t, "subscriptions", "show", "hooks"); strings.Contains(text, "calls ") || !strings.Contains(text, "on poison   park\n") {
+		t.Errorf("%s", text)
+	}
 }
 
 // replay --follow sends history and then each new message, until it is stopped.
