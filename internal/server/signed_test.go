@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/watershipmq/watership/internal/operate/doctor"
 	"github.com/watershipmq/watership/internal/server/servertest"
 	"github.com/watershipmq/watership/internal/wire"
 	"github.com/watershipmq/watership/schemas"
@@ -23,6 +24,8 @@ func TestSignedStates(t *testing.T) {
 		keys := servertest.WriteFile(t, "keys", strings.Repeat("k", 64)+"\n")
 		i.Environ = append(os.Environ(), "WATERSHIP_AMQP_STATE_KEY_FILE="+keys)
 		i.Serve(t)
+		list, _ := i.Findings(t)
+		servertest.WantFinding(t, list, doctor.OK, "", "trust: states are signed")
 		i.Send(t, i.Exchange, "k", amqp.Publishing{MessageId: "m-1"})
 		failed := i.Eventually(t, "action: poisoned", 1)[0]
 		if failed.Attempt != 3 {
